@@ -344,6 +344,7 @@ Result<FileStatus> S3Backend::status(const std::string& name) {
 
 Status S3Backend::remove(const std::string& name) {
   if (is_unfinished(name)) return remove_upload(client_, names_, name);
+  if (records_.is_undecided(name)) return Status::busy("the record may become an object yet", name);
   // To remove what is not there is a success, too.
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
   VARVE_TRY(client_.head(key).status());

@@ -34,11 +34,13 @@ class S3Backend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override;
   Result<std::vector<std::string>> unfinished(const std::string& folder) override;
   Result<FileStatus> status(const std::string& name) override;
+  /// busy also: a record of which S3Records::is_undecided() is so. A prune removes it in time.
   Status remove(const std::string& name) override;
   /// What a reply has confirmed is durable.
   Status settle(const std::string&) override { return {}; }
   Result<uint64_t> free_bytes(const std::string& folder) override;
   size_t operations_at_once() const override { return 8; }
+  /// OK also if such a record stays.
   Status remove_if_there(const std::string& name) override;
   Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max) override;
   Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder) override;

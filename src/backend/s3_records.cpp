@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace varve {
 
 namespace {
 constexpr uint64_t kBucketRecordBytesMax = 64_MiB;
-/// A look at a record that is older than this does not do for its commit, as that could take long, too.
-constexpr int64_t kLookSecondsMax = 60;
+/// Who commits a record that he wrote longer ago than this begins anew: services take the request for 15 minutes after
+/// that, and it may have to be tried again.
+constexpr int64_t kCommitSecondsMax = 600;
 /// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
 constexpr std::string_view kTakenAway = "0 taken away\n";
 
@@ -68,19 +71,34 @@ std::optional<std::string> BucketNames::name_of(std::string_view key) {
 
 bool S3Records::is_undecided(const std::string& name) {
   const MutexLock lock(mutex_);
-  return undecided_.contains(name);
+  const auto since = undecided_.find(name);
+  if (since == undecided_.end()) return false;
+  if (static_cast<double>(client_.server_seconds() - since->second) < late_commit_seconds()) return true;
+  undecided_.erase(since);
+  return false;
 }
 
 /// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
 Status S3Records::write(Held& held, const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
-  const int64_t looked_at = client_.server_seconds();
-  const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
+  if (!std::equal(contents.begin(), contents.end(), held.contents.begin(), held.contents.end())) {
+    // Noted before, as it may say so from then on also if this fails.
+    held.contents.assign(contents.begin(), contents.end());
+    held.written_at = client_.server_seconds();
+    held.rewritten = false;
+  }
+  const Result<std::string> etag = client_.put(key, held.contents, S3Condition::if_unchanged(held.etag));
   if (!etag.ok()) return gone_if_busy(etag.status(), name);
   held.etag = *etag;
-  held.looked_at = looked_at;
-  held.contents = ByteVector(contents.begin(), contents.end());
   return {};
+}
+
+Result<S3Condition> S3Records::condition_of(const std::string& key, IfExists if_exists) {
+  if (if_exists == IfExists::refuse) return S3Condition::if_absent();
+  const Result<S3Object> there = client_.head(key);
+  if (there.ok()) return S3Condition::if_unchanged(there->etag);
+  return there.status().code() == StatusCode::not_found ? S3Condition::if_absent()
+                                                        : Result<S3Condition>(there.status());
 }
 
 class S3Records::Record final : public HeldRecord {
@@ -95,28 +113,34 @@ class S3Records::Record final : public HeldRecord {
 
   Status rewrite(ByteSpan contents) override {
     const MutexLock lock(held_->mutex);
-    return records_.write(*held_, name_, contents);
+    VARVE_TRY(records_.write(*held_, name_, contents));
+    held_->rewritten = true;
+    return {};
   }
 
   Status become(const std::string& name, IfExists if_exists) override {
     VARVE_ASSIGN(const std::string key, records_.names_.key_of(name));
     const MutexLock lock(held_->mutex);
-    // The request that wrote what it says now was a look at it, too.
-    const int64_t age_seconds = records_.client_.server_seconds() - held_->looked_at;
-    if (age_seconds < 0 || age_seconds > kLookSecondsMax) VARVE_TRY(records_.write(*held_, name_, held_->contents));
-    // Nobody takes the record away for late_commit_seconds() from that look on, and the next request is of no effect
-    // 15 minutes after it, however long this process is stopped in between.
-    const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
-    const Status published = records_.client_.put(key, held_->contents, condition, held_->looked_at).status();
-    // Busy: it came too late, and certainly had no effect.
-    if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
-    if (!published.ok()) {
+    const int64_t age_seconds = records_.client_.server_seconds() - held_->written_at;
+    if (!held_->rewritten || std::abs(age_seconds) > kCommitSecondsMax)
+      return Status::not_found("the record may have been taken away since it was written", name_);
+    VARVE_ASSIGN(const S3Condition condition, records_.condition_of(key, if_exists));
+    // Nobody takes the record away until it has said this for late_commit_seconds(), and the request is of no effect 15
+    // minutes after it began to, however long this process is stopped in between.
+    const S3Outcome published = records_.client_.put_as_of(key, held_->contents, condition, held_->written_at);
+    const StatusCode code = published.status.code();
+    // Busy: it came too late, or another object is there by now. That, too, says what became of the last try alone.
+    const bool refused = code == StatusCode::already_exists || code == StatusCode::busy;
+    if (published.repeated || (!published.status.ok() && !refused)) {
       const MutexLock undecided_lock(records_.mutex_);
-      records_.undecided_.insert(name_);
-      return published.with_context("nobody knows whether " + name + " was published");
+      records_.undecided_[name_] = held_->written_at;
     }
-    remove_later();
-    return {};
+    if (code == StatusCode::already_exists && if_exists == IfExists::replace)
+      return Status::busy("somebody else has made the object at the same time", name, "do it again");
+    if (!published.status.ok() && !refused)
+      return published.status.with_context("nobody knows whether " + name + " was published");
+    if (published.status.ok() && !records_.is_undecided(name_)) remove_later();
+    return published.status;
   }
 
  private:
@@ -146,8 +170,9 @@ Status S3Records::replace(const std::string& name, ByteSpan contents) {
 
 Result<std::unique_ptr<HeldRecord>> S3Records::hold(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  const int64_t written_at = client_.server_seconds();
   VARVE_ASSIGN(std::string etag, client_.put(key, contents, S3Condition::if_absent()));
-  auto held = std::make_shared<Held>(contents, std::move(etag));
+  auto held = std::make_shared<Held>(contents, std::move(etag), written_at);
   {
     const MutexLock lock(mutex_);
     held_[name] = held;

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -30,10 +29,10 @@ class BucketNames {
   const std::string root_, prefix_;
 };
 
-/// The records in a part of a bucket. A record becomes an object by one PUT that fails if the name is taken, after the
-/// record was seen to be there still; the request is signed as of that moment, and no service takes it later than 15
-/// minutes after it. So a record that says what is to be committed may be removed by others only when it has not been
-/// touched for late_commit_seconds().
+/// The records in a part of a bucket. A record becomes an object by one PUT that fails if the name is taken, or by what
+/// was not looked at; the request is signed as of a moment at which the record did not yet say what is to be committed,
+/// and no service takes it later than 15 minutes after that. So others may remove a record that says so when it has
+/// said the same for late_commit_seconds(), and not before.
 class S3Records final : public Records {
  public:
   /// `client` and `names` outlive it.
@@ -47,28 +46,35 @@ class S3Records final : public Records {
   double late_commit_seconds() const override { return 3600; }
   Result<int64_t> now() override;
 
-  /// Whether nobody knows yet if this record has become an object: what it needs must stay.
+  /// Whether this record may become an object yet, whatever become() has said: what it needs must stay.
   bool is_undecided(const std::string& name);
 
  private:
   /// A record of which this process knows what it says.
   struct Held {
-    Held(ByteSpan says, std::string is) : contents(says.begin(), says.end()), etag(std::move(is)) {}
+    Held(ByteSpan says, std::string is, int64_t at)
+        : contents(says.begin(), says.end()), etag(std::move(is)), written_at(at) {}
     Mutex mutex;  ///< orders all writes of the record
     ByteVector contents VARVE_GUARDED_BY(mutex);
     std::string etag VARVE_GUARDED_BY(mutex);
-    /// By the service's clock: the record was written anew, and with this, after that. 0: never.
-    int64_t looked_at VARVE_GUARDED_BY(mutex) = 0;
+    /// By the service's clock: the record has never said this before. A sign of life changes nothing of that: it leaves
+    /// the same ETag, so that who is taking the record away would not see it.
+    int64_t written_at VARVE_GUARDED_BY(mutex);
+    /// Whether its maker has written it since it was made, and has had an answer. If not, it may have been taken away
+    /// when it said nothing that is to be committed.
+    bool rewritten VARVE_GUARDED_BY(mutex) = false;
   };
   class Record;
   std::shared_ptr<Held> held(const std::string& name);
   Status write(Held& held, const std::string& name, ByteSpan contents) VARVE_REQUIRES(held.mutex);
+  /// What must be so for an object to be made, or to be replaced by another.
+  Result<S3Condition> condition_of(const std::string& key, IfExists if_exists);
 
   S3Client& client_;
   const BucketNames& names_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<Held>> held_ VARVE_GUARDED_BY(mutex_);
-  std::set<std::string> undecided_ VARVE_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> undecided_ VARVE_GUARDED_BY(mutex_);  ///< and since when, by the service's clock
 };
 
 }  // namespace varve

@@ -1,7 +1,7 @@
 #include "backend/spread_backend.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -215,7 +215,8 @@ Result<uint64_t> SpreadBackend::free_bytes(const std::string& folder) {
   VARVE_ASSIGN(
       const std::vector<uint64_t> bytes,
       places_.ask_all<uint64_t>([](Backend& place, const std::string& there) { return place.free_bytes(there); }));
-  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
+  const uint64_t least = *std::min_element(bytes.begin(), bytes.end());
+  return least > UINT64_MAX / bytes.size() ? UINT64_MAX : least * bytes.size();
 }
 
 std::string SpreadBackend::shown_path(const std::string& name) const {

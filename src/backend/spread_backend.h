@@ -86,7 +86,8 @@ class SpreadBackend final : public Backend {
   Status settle(const std::string& folder) override;
 
   Result<std::unique_ptr<PowerWatch>> watch_power() override;
-  /// The arenas' folder: all places together, as if each had a disk of its own.
+  /// The arenas' folder: as much as fits if it goes to all places alike, as arenas do by their ids, each of which has a
+  /// disk of its own: so much as the fullest of them has, times their number.
   Result<uint64_t> free_bytes(const std::string& folder) override;
   /// At the place where it was last seen, else where it belongs.
   std::string shown_path(const std::string& name) const override;

@@ -80,5 +80,23 @@ TEST_F(ASpread, ShowsTheIndexOfEachPlaceUnderANameOfItsOwn) {
   EXPECT_EQ(spread->list("/s/index").status().code(), StatusCode::not_found);
 }
 
+/// A disk with so much room.
+struct RoomyDisk final : ForwardingFileSystem {
+  RoomyDisk(FileSystem& files, uint64_t free) : ForwardingFileSystem(files), room(free) {}
+  Result<uint64_t> free_bytes(const std::string&) override { return room; }
+  uint64_t room;
+};
+
+TEST(SpreadRoom, IsThatOfTheFullestPlaceTimesTheirNumber) {
+  MemoryFileSystem files;
+  RoomyDisk first(files, 1'000'000), second(files, 10);
+  FolderBackend one(first, "/s"), another(second, "/t");
+  SpreadBackend spread({&one, &another});
+  EXPECT_EQ(spread.free_bytes("/s/arenas").value(), 20u) << "half of what is written belongs to the full one";
+  EXPECT_EQ(spread.free_bytes("/s/sets").value(), 1'000'000u) << "which the first place has alone";
+  first.room = second.room = UINT64_MAX;
+  EXPECT_EQ(spread.free_bytes("/s/arenas").value(), UINT64_MAX);
+}
+
 }  // namespace
 }  // namespace varve

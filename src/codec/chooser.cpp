@@ -18,6 +18,8 @@ constexpr double kGainMin = 0.05;
 /// A trial's result serves so many packs of typed numbers, whose class says what they are like. Other bytes are tried
 /// pack by pack.
 constexpr unsigned kPacksPerTrial = 16;
+/// And for so many sets, if the class has less in each.
+constexpr unsigned kSetsPerTrial = 4;
 /// Where bytes are taken for numbers, the next ones are like them, but a file has several variables.
 constexpr unsigned kPacksPerGuess = 2;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
@@ -101,6 +103,15 @@ class AutomaticEncoder final : public Encoder {
     return encode_deflated(raw, shape);
   }
 
+  /// What was found to help is likely to help, for a while. What nothing helped may be different now.
+  void begin_set() override {
+    if (of_deflated_ != nullptr) of_deflated_->begin_set();
+    const MutexLock lock(mutex_);
+    packs_without_guess_ = packs_without_deflated_ = 0;
+    if (!choice_) return;
+    if (choice_->candidate.chain.stages().empty() || --choice_->sets_left == 0) choice_.reset();
+  }
+
  private:
   Result<EncodedBytes> encode_as_it_is(ByteSpan raw, const PackShape& shape) {
     if (raw.size() > kWidePackBytesMin && effort_ != Effort::fast) return encode_wide(raw, shape);
@@ -157,6 +168,7 @@ class AutomaticEncoder final : public Encoder {
     ElementType type;
     Candidate candidate;
     unsigned packs_left;
+    unsigned sets_left = kSetsPerTrial;
   };
 
   static Result<EncodedBytes> store(ByteSpan raw, const PackShape& shape) { return encode_chain({}, raw, shape); }

@@ -32,6 +32,8 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
   virtual Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) = 0;
+  /// What comes next is of a later set, which may be somewhat different.
+  virtual void begin_set() {}
 };
 /// What the packs of a class hold: variables, or what lies between them in files (and small variables).
 enum class PackContents : uint8_t { variables, skeletons };

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "codec/kept_encoders.h"
 #include "codec/test_packs.h"
 
 namespace varve {
@@ -169,6 +170,42 @@ TEST(Chooser, FastTakesACoderThatSearchesWhereThatGainsMuch) {
       doubles_pack([&](size_t) { return static_cast<double>(static_cast<float>(random() % 1000003) / 7); });
   EXPECT_LT(encoded_bytes("fast", singles), encoded_bytes("lorenzo+planes", singles));
   EXPECT_LE(encoded_bytes("fast", singles), encoded_bytes("balanced", singles) * 3 / 2);
+}
+
+// One pack of the class in each set.
+TEST(Chooser, WhatWasFoundForOneSetServesTheNextButNotForEver) {
+  const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  const Pack repeating = doubles_pack([](size_t i) { return 1 / static_cast<double>(1 + i % 40); });
+  const CodecPolicy fast = *CodecPolicy::parse("fast");
+  KeptEncoders kept;
+  const auto chain_in_next_set = [&](const Pack& pack) {
+    kept.begin_set();
+    return *recipe_name(kept.of("class", fast, PackContents::variables)->encode(pack.raw, pack.shape)->recipe);
+  };
+  const std::string of_waves = fast_chain_of(waves);
+  ASSERT_NE(of_waves, fast_chain_of(repeating));
+  for (int set = 0; set < 4; ++set) EXPECT_EQ(chain_in_next_set(set == 0 ? waves : repeating), of_waves) << set;
+  EXPECT_EQ(chain_in_next_set(repeating), fast_chain_of(repeating));
+
+  // Another class, and one that the last sets did not have, are looked at anew.
+  EXPECT_NE(kept.of("other", fast, PackContents::variables), kept.of("class", fast, PackContents::variables));
+  const std::weak_ptr<Encoder> encoder = kept.of("class", fast, PackContents::variables);
+  for (int set = 0; set < 2; ++set) kept.begin_set();
+  EXPECT_FALSE(encoder.expired());
+  kept.begin_set();
+  EXPECT_TRUE(encoder.expired());
+}
+
+TEST(Chooser, WhatNothingMadeSmallerIsLookedAtAgainInTheNextSet) {
+  Random random(6);
+  const Pack noise = doubles_pack([&](size_t) { return std::bit_cast<double>(random()); });
+  const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  for (std::string_view policy : {"fast", "balanced"}) {
+    const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse(policy));
+    EXPECT_TRUE(recipe_is_store(encoder->encode(noise.raw, noise.shape)->recipe)) << policy;
+    encoder->begin_set();
+    EXPECT_EQ(size_of(*encoder->encode(waves.raw, waves.shape)), encoded_bytes(policy, waves)) << policy;
+  }
 }
 
 TEST(Chooser, PaperLeavesSmallVariablesOutOfTheFirstPass) {

@@ -171,7 +171,7 @@ class PackWriter {
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
     entries_.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
-      for (const std::string& key : *keys) add_encoders(contents_of_class(key));
+      for (const std::string& key : *keys) add_encoders(key);
     }
   }
 
@@ -223,12 +223,18 @@ class PackWriter {
     return encoded;
   }
 
-  void add_encoders(PackContents contents) {
+  void add_encoders(const std::string& key) {
+    const PackContents contents = contents_of_class(key);
+    KeptEncoders* const kept = context_.options.encoders;
+    const auto encoder = [&](const CodecPolicy& policy) -> std::shared_ptr<Encoder> {
+      if (kept == nullptr) return make_encoder(policy, contents);
+      return kept->of(policy.name() + ' ' + key, policy, contents);
+    };
     ClassEncoders& encoders = encoders_.emplace_back();
     CodecPolicy codec = context_.options.codec;
     codec.opens_deflated = codec.opens_deflated && context_.options.pace == nullptr;
-    encoders[0] = make_encoder(codec, contents);
-    if (context_.options.pace != nullptr) encoders[1] = make_encoder({.effort = Effort::fast, .chain = {}}, contents);
+    encoders[0] = encoder(codec);
+    if (context_.options.pace != nullptr) encoders[1] = encoder({.effort = Effort::fast, .chain = {}});
   }
   const std::string& key_of_pack() const {
     const size_t classes = group_.class_keys.size();

@@ -108,9 +108,12 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
 
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                               const SetName& name, const SaveOptions& options, LayoutService& layouts,
-                              ProgressSink& progress) {
+                              ProgressSink& progress, const std::function<Status()>& check) {
   return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
-                       [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+                       [&check](WriterLease& lease, const SetRecord& record) -> Status {
+                         if (check) VARVE_TRY(check());
+                         return lease.commit(record);
+                       });
 }
 
 Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
@@ -218,6 +221,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
                             .progress = progress,
                             .group_memory_bytes = memory_bytes / worker_count,
                             .tasks_max = 2 * thread_count / worker_count + 1};
+  if (options.encoders != nullptr) options.encoders->begin_set();
   Result<std::vector<GroupOutcome>> saved = run_groups(context, sources, worker_count);
   if (!saved.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, std::move(saved));
@@ -249,36 +253,68 @@ Status check_save_options(const SaveOptions& options) {
 }
 
 namespace {
-/// Whether a path, or one above it, matches any of the patterns.
-bool is_meant(const std::string& path, const std::vector<std::string>& globs) {
-  for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
-    const std::string whole = path.substr(0, end);
-    for (const std::string& glob : globs) {
-      const std::string subject = glob.find('/') == std::string::npos ? base_name(whole) : whole;
-      if (::fnmatch(glob.c_str(), subject.c_str(), FNM_PATHNAME) == 0) return true;
+/// Shell patterns, with those that have matched nothing yet.
+class WatchedGlobs {
+ public:
+  explicit WatchedGlobs(const std::vector<std::string>& globs) : globs_(globs), matched_(globs.size()) {}
+
+  /// Whether a path, or one above it, matches any of them.
+  bool match(const std::string& path) {
+    bool any = false;
+    for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
+      const std::string whole = path.substr(0, end);
+      for (size_t i = 0; i < globs_.size(); ++i) {
+        if (any && matched_[i]) continue;
+        const std::string subject = globs_[i].find('/') == std::string::npos ? base_name(whole) : whole;
+        if (::fnmatch(globs_[i].c_str(), subject.c_str(), FNM_PATHNAME) == 0) any = matched_[i] = true;
+      }
+      if (end == std::string::npos) return any;
     }
-    if (end == std::string::npos) return false;
   }
+
+  void warn_of_idle_ones(ProgressSink& progress) const {
+    for (size_t i = 0; i < globs_.size(); ++i) {
+      if (!matched_[i]) progress.warning(Status::not_found("the pattern matches nothing in the folder", globs_[i]));
+    }
+  }
+
+ private:
+  const std::vector<std::string>& globs_;
+  std::vector<bool> matched_;
+};
+
+/// What is left of a set is not saved as if it were all.
+Status check_none_is_removed(const std::vector<SourceFile>& files) {
+  for (const SourceFile& file : files) {
+    if (is_removal_note(base_name(file.path)))
+      return Status::busy("files of a set are being removed, as it is saved", file.path,
+                          "have the watcher finish that, or remove this note to save what is left");
+  }
+  return {};
 }
 
 /// Folders stay if something that is in them does.
-void choose(std::vector<SourceFile>& files, FileChoice choice) {
-  if (choice.all()) return;
+Status choose(std::vector<SourceFile>& files, FileChoice choice, ProgressSink& progress) {
   for (std::vector<std::string>* const globs : {&choice.include, &choice.exclude}) {
     for (std::string& glob : *globs) {
       while (glob.size() > 1 && glob.ends_with('/')) glob.pop_back();
     }
   }
-  std::erase_if(files, [&](const SourceFile& file) { return is_meant(file.path, choice.exclude); });
-  if (choice.include.empty()) return;
+  WatchedGlobs excluded(choice.exclude), included(choice.include);
+  std::erase_if(files, [&](const SourceFile& file) { return excluded.match(file.path); });
+  excluded.warn_of_idle_ones(progress);
+  VARVE_TRY(check_none_is_removed(files));
+  if (choice.include.empty()) return {};
   std::set<std::string> needed;
   for (const SourceFile& file : files) {
-    if (!is_meant(file.path, choice.include)) continue;
+    if (!included.match(file.path)) continue;
     needed.insert(file.path);
     for (size_t slash = file.path.find('/'); slash != std::string::npos; slash = file.path.find('/', slash + 1))
       needed.insert(file.path.substr(0, slash));
   }
+  included.warn_of_idle_ones(progress);
   std::erase_if(files, [&](const SourceFile& file) { return !needed.contains(file.path); });
+  return {};
 }
 }  // namespace
 
@@ -290,7 +326,7 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
   } else {
     VARVE_ASSIGN(files, scan_source_tree(source.folder, progress));
     const bool was_empty = files.empty();
-    choose(files, options.choice);
+    VARVE_TRY(choose(files, options.choice, progress));
     if (files.empty()) {
       if (!was_empty) return Status::not_found("nothing in the folder is to be saved", source.folder);
       progress.warning(Status::not_found("the folder is empty", source.folder));
@@ -402,6 +438,7 @@ ByteVector encode_save_plan(const SavePlan& plan) {
   w.varint(plan.name.step);
   w.text(plan.folder);
   w.bytes(plan.run.bytes);
+  w.varint(plan.number);
   w.varint(plan.groups.size());
   for (const std::vector<SourceFile>& files : plan.groups) {
     w.varint(files.size());
@@ -417,6 +454,7 @@ Result<SavePlan> decode_save_plan(ByteSpan raw) {
   VARVE_ASSIGN(plan.name.step, reader.varint());
   VARVE_ASSIGN(plan.folder, reader.text());
   VARVE_ASSIGN(plan.run, UniqueId::read(reader));
+  VARVE_ASSIGN(plan.number, reader.varint());
   VARVE_ASSIGN(const uint64_t group_count, reader.count(1));
   for (uint64_t i = 0; i < group_count; ++i) {
     VARVE_ASSIGN(const uint64_t file_count, reader.count(1));
@@ -470,6 +508,7 @@ class TogetherSaver {
     Result<SavePlan> plan = decode_save_plan(shared);
     VARVE_TRY(agree(ranks_, plan.status()));
     plan_ = std::move(*plan);
+    options_.made_by.number = plan_.number;
     return {};
   }
 
@@ -478,6 +517,7 @@ class TogetherSaver {
     VARVE_ASSIGN(plan_.name, choose_set_name(store_, named_, options_));
     VARVE_TRY(Catalog(store_).check_is_new(plan_.name, {Remedy::choose_another_step, plan_.name.to_string()}));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
+    VARVE_ASSIGN(plan_.number, Catalog(store_).next_number(plan_.name.job));
     VARVE_ASSIGN(source_, look_at_source(named_));
     plan_.folder = source_.folder;
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source_, options_, progress_));

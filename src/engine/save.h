@@ -10,6 +10,7 @@
 
 #include "chunk/chunker.h"
 #include "codec/chooser.h"
+#include "codec/kept_encoders.h"
 #include "core/progress.h"
 #include "core/unique_id.h"
 #include "engine/scheme.h"
@@ -73,7 +74,8 @@ struct SaveOptions {
   Scheme scheme = Scheme::aware;
   uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
   CodecPolicy codec;
-  EffortPace* pace = nullptr;  ///< chooses how much of `codec` each pack gets; outlives the save. None: all of it
+  EffortPace* pace = nullptr;        ///< chooses how much of `codec` each pack gets; outlives the save. None: all of it
+  KeptEncoders* encoders = nullptr;  ///< of who saves again and again; outlives the save. None: new ones
   ChunkerOptions chunker;
   uint64_t pack_bytes = 1_MiB;  ///< raw bytes of a pack
   TreeLimits tree;
@@ -91,21 +93,29 @@ struct SaveReport {
   uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
 };
 
+/// A note of this name lies in a folder while the files of that set leave it, as they are saved: what is left is not
+/// the set. It is no part of any set.
+inline constexpr std::string_view kRemovalNotePrefix = ".varve-removing-of-";
+inline std::string removal_note_name(const SetName& set) { return std::string(kRemovalNotePrefix) + set.to_string(); }
+inline bool is_removal_note(std::string_view name) { return name.starts_with(kRemovalNotePrefix); }
+
 /// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. A folder
 /// that is called as a number is a time (core/step_text.h) where the job has times, or a folder beside it is called so.
 /// Extensions of a file's name with letters in them tell nothing. Looks at the store, and at the names beside the
 /// folder.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
-/// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does).
+/// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does, or if
+/// there is a note in it that files are being removed).
 /// Progress is in raw bytes.
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress = null_progress());
 
-/// The same of some files of a folder, with their ranks, under a name of the caller's.
+/// The same of some files of a folder, with their ranks, under a name of the caller's. `check` says just before the
+/// commit whether they are still all (busy if not); empty: they are.
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                               const SetName& name, const SaveOptions& options, LayoutService& layouts,
-                              ProgressSink& progress = null_progress());
+                              ProgressSink& progress = null_progress(), const std::function<Status()>& check = {});
 
 /// What to do with the record of groups that are sealed: commit a set, publish a part.
 using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& record)>;
@@ -114,6 +124,7 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 Status check_save_options(const SaveOptions& options);
 
 /// The file, or what is in the folder as far as `options` choose it, with ranks (scheme.h). Warns if that is nothing.
+/// busy: it has a removal's note, in what is not excluded.
 Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
                                            ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
@@ -146,8 +157,9 @@ Result<SetRecord> save_part(const Store& store, Source& source, const PartName& 
 /// What several processes save together: the first looks, and tells the others.
 struct SavePlan {
   SetName name;
-  std::string folder;  ///< that the files lie in
-  UniqueId run;        ///< of this save: its parts belong together
+  std::string folder;   ///< that the files lie in
+  UniqueId run;         ///< of this save: its parts belong together
+  uint64_t number = 0;  ///< SetRecord::number: the same in all parts
   std::vector<std::vector<SourceFile>> groups;
 };
 

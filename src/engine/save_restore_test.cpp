@@ -68,6 +68,26 @@ TEST_F(SaveRestore, StoresAFileAnewWhoseContentsAreInTooManyPieces) {
   EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
 }
 
+TEST_F(SaveRestore, SavesNothingOfAFolderThatASetIsLeaving) {
+  test::write_file(source + "/data", "what is left");
+  const std::string note = removal_note_name({"run", 7});
+  test::write_file(source + "/" + note, "");
+  SaveOptions options = test::save_options("other", 7);
+  const auto saved = [&](const std::string& folder) {
+    return save_folder(*store, folder, options, test::layout_service()).status().code();
+  };
+  EXPECT_EQ(saved(source), StatusCode::busy);
+  EXPECT_EQ(saved(place / "run"), StatusCode::busy);
+  options.choice.include = {"data"};
+  EXPECT_EQ(saved(source), StatusCode::busy);
+  EXPECT_FALSE(Catalog(*store).has({"other", 7}));
+  options.choice = {.include = {}, .exclude = {note}};
+  EXPECT_EQ(saved(source), StatusCode::ok);
+  std::filesystem::remove(source + "/" + note);
+  options = test::save_options("other", 8);
+  EXPECT_EQ(saved(source), StatusCode::ok);
+}
+
 TEST_F(SaveRestore, NamesASetAfterItsFolder) {
   EXPECT_EQ(name_for("enzo/DD0007").value(), (SetName{"enzo", 7}));
   EXPECT_EQ(name_for("lulesh/dump00300").value(), (SetName{"lulesh", 300}));

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "comm/process_share.h"
@@ -11,6 +13,7 @@
 #include "engine/save.h"
 #include "sets/saving.h"
 #include "store/commit.h"
+#include "store/test_sets.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -112,6 +115,40 @@ TEST_P(Together, SaveAsManyGroupsAsTheyAreToldThoughProcessesStayIdle) {
   ASSERT_TRUE(all_are(outcomes, StatusCode::ok));
   const auto store = test::open_store(fs);
   EXPECT_EQ(Catalog(*store).read({"run", 7}).value().groups.size(), 1u);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, saved));
+}
+
+/// Lets another set of the job appear when one process has published its part, and before others begin theirs.
+class WithAnotherSetMeanwhile final : public ForwardingFileSystem {
+ public:
+  explicit WithAnotherSetMeanwhile(FileSystem& inner) : ForwardingFileSystem(inner), inner_(inner) {}
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override {
+    if (path.find("/writers/") != std::string::npos && lease_count_++ > 0) save_another();
+    return ForwardingFileSystem::create(path, options);
+  }
+
+ private:
+  void save_another() {
+    std::call_once(once_, [this] {
+      const auto store = Store::open(inner_, "/store").value();
+      while (list_parts(*store)->empty() && Catalog(*store).sets()->empty()) std::this_thread::yield();
+      EXPECT_TRUE(test::save_numbers(*store, {"run", 1}, {1}, 1).ok());
+    });
+  }
+
+  FileSystem& inner_;
+  std::atomic<int> lease_count_ = 0;
+  std::once_flag once_;
+};
+
+TEST_P(Together, SaveOneSetThoughAnotherOfTheJobAppearsMeanwhile) {
+  WithAnotherSetMeanwhile meanwhile(fs);
+  const auto outcomes = on_all([&](const Store& s, Communicator& r) { return save(s, r); },
+                               [&](uint32_t) -> FileSystem& { return meanwhile; });
+  ASSERT_TRUE(all_are(outcomes, StatusCode::ok));
+  const auto store = test::open_store(fs);
+  EXPECT_EQ(Catalog(*store).read({"run", 7}).value().number, 1u) << "of all parts alike";
+  EXPECT_EQ(Catalog(*store).has({"run", 1}), GetParam() > 1);
   EXPECT_TRUE(test::restores_as(*store, {"run", 7}, saved));
 }
 

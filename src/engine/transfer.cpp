@@ -320,13 +320,34 @@ class Transfer {
 
   Result<TransferReport> run_part(const PartName& part) {
     VARVE_TRY(look(part.set));
+    VARVE_ASSIGN(const bool was_there, find_part(part));
+    if (was_there) return finished();
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
     VARVE_TRY(or_lost(*lease, send_part(*lease)));
+    VARVE_TRY(may_publish());
     VARVE_TRY(lease->publish_part(part, report_.record));  // the commit point
     return finished();
   }
 
  private:
+  /// Whether an earlier attempt has published the part. Removes one that is of another set, or damaged.
+  Result<bool> find_part(const PartName& part) {
+    VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.backend().watch_power());
+    Result<SetRecord> there = read_part(to_, part);
+    if (there.status().code() == StatusCode::not_found) return false;
+    if (there.status().code() != StatusCode::corrupt) VARVE_TRY(there.status());
+    const bool is_of_set = there.ok() && there->run == source_.run && there->number == source_.number;
+    if (!is_of_set || !same_content(from_, source_, to_, *there)) {
+      VARVE_TRY(remove_part(to_, part));
+      return false;
+    }
+    VARVE_TRY(to_.backend().settle(parts_path(to_)));
+    report_ = {};
+    report_.was_there = true;
+    report_.record = std::move(*there);
+    return true;
+  }
+
   Status look(const SetName& name) {
     progress_.phase("looking");
     VARVE_ASSIGN(source_, Catalog(from_).read(name));
@@ -395,9 +416,12 @@ class Transfer {
     return {};
   }
 
+  Status may_publish() const { return options_.may_publish ? options_.may_publish() : Status(); }
+
   /// The commit point, unless the set is there.
   Status publish(WriterLease& lease) {
     if (!there_) {
+      VARVE_TRY(may_publish());
       const Status committed = lease.commit(report_.record, options_.if_exists);
       if (committed.code() != StatusCode::already_exists) return committed;
       // Somebody else was faster. What was sent is there twice, and goes with the next prune of the target.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "codec/chooser.h"
@@ -24,6 +25,7 @@ struct TransferOptions {
   uint64_t memory_bytes = 256_MiB;        ///< for packs on their way; beside it, 150 bytes for each pack of the set
   bool direct_io = true;                  ///< write past the page cache where the file system can
   IfExists if_exists = IfExists::refuse;  ///< what to do with another set of that name in the target
+  std::function<Status()> may_publish{};  ///< asked before the set or part is made visible; none: it may be
 };
 
 struct TransferReport {
@@ -52,8 +54,8 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
 /// of `to` of the set `part.set` of `from`, durably. complete_set() makes the set of all parts. Each group of the part
 /// has an arena of its own in `to`, with its root at least, as FORMAT.md wants it ("Parts of a set").
 ///
-/// Fails as copy_set(). already_exists: that part is there already. Of the report, was_there says nothing, and `record`
-/// is the part's.
+/// A part of that name that is there is this one (`was_there`), or was left of another set of the step, and is
+/// replaced. Fails as copy_set(); the report's `record` is the part's.
 Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
                                  const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 

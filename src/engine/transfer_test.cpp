@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "backend/throttled_backend.h"
 #include "core/memory_file_system.h"
@@ -415,6 +416,21 @@ struct TransferringParts : Transferring {
     }
     ASSERT_TRUE(complete_set(store, of_run, {"job", 7}, 2).ok());
   }
+  /// Saves a set of one group in the place of the one that is there, as a run has made it.
+  static void save_anew(const Store& store, const std::vector<uint64_t>& numbers, uint64_t number,
+                        const UniqueId& made_by) {
+    Catalog(store).remove({"job", 7}).ignore("it may be the first");
+    SetMaker maker(store);
+    const LeafLink root = test::lay_numbers(store, maker, numbers).value();
+    ASSERT_TRUE(maker.seal().ok());
+    SetRecord record;
+    record.name = {"job", 7};
+    record.number = number;
+    record.run = made_by;
+    record.rank_count = 1;
+    record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+    ASSERT_TRUE(maker.lease().commit(record).ok());
+  }
 };
 
 TEST_F(TransferringParts, MakesOneSetOfWhatSeveralStoresHave) {
@@ -442,7 +458,11 @@ TEST_F(TransferringParts, GivesEachGroupAnArenaOfItsOwnEvenIfTheTargetHasAllOfIt
   save_two_groups(*from, run);
   const Result<TransferReport> first = copy_part(*from, *to, part(0, 1), in_turn());
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(copy_part(*from, *to, part(0, 1), in_turn()).status().code(), StatusCode::already_exists);
+  const Result<TransferReport> again = copy_part(*from, *to, part(0, 1), in_turn());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_TRUE(again->was_there);
+  EXPECT_EQ(again->sent_bytes, 0u);
+  EXPECT_EQ(again->record.groups.at(0).hint, first->record.groups.at(0).hint) << "it is what lies there";
   ASSERT_TRUE(remove_part(*to, part(0, 1)).ok());
   const Result<TransferReport> second = copy_part(*from, *to, part(0, 1), in_turn());
   ASSERT_TRUE(second.ok()) << second.status().to_string();
@@ -457,6 +477,52 @@ TEST_F(TransferringParts, GivesEachGroupAnArenaOfItsOwnEvenIfTheTargetHasAllOfIt
   EXPECT_EQ(arenas.size(), 4u);
   ASSERT_TRUE(complete_set(*to, run, {"job", 7}, 1).ok());
   EXPECT_TRUE(test::is_whole(*to));
+}
+
+TEST_F(TransferringParts, TakesThePlaceOfOneThatIsLeftOfAnotherSetOfTheStep) {
+  const UniqueId earlier_run = UniqueId::parse("ff0102030405060708090a0b0c0d0e0f").value();
+  const std::vector<uint64_t> numbers = numbers_between(1, 50);
+  save_anew(*other, numbers_between(201, 230), 4, run);
+  ASSERT_TRUE(copy_part(*other, *to, part(1), in_turn()).ok());
+  const auto leave = [&](const std::vector<uint64_t>& of, uint64_t number, const UniqueId& made_by) {
+    save_anew(*from, of, number, made_by);
+    ASSERT_TRUE(copy_part(*from, *to, part(0), in_turn()).ok());
+  };
+  const std::vector<std::function<void()>> earlier = {
+      [&] { leave(numbers, 4, earlier_run); },
+      [&] { leave(numbers, 3, run); },
+      [&] { leave(numbers_between(301, 340), 4, run); },
+  };
+  for (const auto& leave_one : earlier) {
+    leave_one();
+    const SetRecord left = read_part(*to, part(0)).value();
+    save_anew(*from, numbers, 4, run);
+    const Result<TransferReport> report = copy_part(*from, *to, part(0), in_turn());
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_FALSE(report->was_there);
+    const SetRecord there = read_part(*to, part(0)).value();
+    EXPECT_EQ(there.groups.at(0).hint, report->record.groups.at(0).hint);
+    EXPECT_NE(there.groups.at(0).hint, left.groups.at(0).hint);
+    EXPECT_TRUE(copy_part(*from, *to, part(0), in_turn())->was_there);
+  }
+  const Result<SetRecord> set = complete_set(*to, run, {"job", 7}, 2);
+  ASSERT_TRUE(set.ok()) << set.status().to_string();
+  EXPECT_EQ(set->number, 4u);
+  EXPECT_EQ(set->run, run);
+  EXPECT_TRUE(test::check_group_numbers(*to, set->groups.at(0), numbers).ok());
+  EXPECT_TRUE(test::check_group_numbers(*to, set->groups.at(1), numbers_between(201, 230)).ok());
+  EXPECT_TRUE(test::is_whole(*to));
+}
+
+TEST_F(TransferringParts, AreNotPublishedNorIsASetIfTheyMayNotBe) {
+  save_two_groups(*from, run);
+  TransferOptions options = in_turn();
+  options.may_publish = [] { return Status::busy("another run has taken this job over"); };
+  EXPECT_EQ(copy_set(*from, *to, {"job", 7}, options).status().code(), StatusCode::busy);
+  EXPECT_EQ(copy_part(*from, *to, part(0), options).status().code(), StatusCode::busy);
+  EXPECT_TRUE(Catalog(*to).sets().value().empty());
+  EXPECT_TRUE(list_parts(*to).value().empty());
+  EXPECT_TRUE(to->backend().list(to->writers_path()).value().empty());
 }
 
 TEST_F(TransferringParts, LeavesNothingBehindThatCountsIfTheSourceIsDamaged) {

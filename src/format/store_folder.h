@@ -16,6 +16,10 @@ namespace varve {
 /// The folders that every store in a folder has from its creation on.
 inline constexpr std::array<std::string_view, 5> kStoreFolders{"sets", "arenas", "writers", "condemned", "index"};
 
+/// And where a node's own store keeps what protects its sets against the loss of other nodes; elsewhere it is not
+/// there.
+inline constexpr std::string_view kRedundancyFolder = "redundancy";
+
 /// The name of an arena's file in the folder `arenas/` of a store (FORMAT.md, "The folder of a store").
 std::string arena_file_name(const ArenaId& arena);
 

@@ -74,10 +74,12 @@ Status LevelPush::end(Ending ending) {
     if (ending == Ending::pause) continue;  // they come again
     record(Status::io_error("not all nodes have pushed their parts", SetName{duty_.job, step}.to_string()), step);
   }
-  if (to_ != nullptr) {
+  // Once: when this is destroyed, whoever tells whether it may may be gone.
+  const Store* const to = std::exchange(to_, nullptr);
+  if (to != nullptr && may_bring().ok()) {
     // What had to stay for a level behind this one, which has ended before, may go now.
-    if (any_is_new_) retention_.apply(*to_, null_progress()).ignore("the next set makes the older ones go");
-    retention_.give_space_back(*to_, null_progress()).ignore("the next prune gives the space back");
+    if (any_is_new_) retention_.apply(*to, null_progress()).ignore("the next set makes the older ones go");
+    retention_.give_space_back(*to, null_progress()).ignore("the next prune gives the space back");
   }
   return queue_.end();
 }
@@ -168,6 +170,7 @@ TransferOptions transfer_options(const PushDuty& duty, IfExists if_exists) {
   options.memory_bytes = duty.memory_bytes;
   // What was damaged may be the same content still.
   options.check_held = if_exists == IfExists::replace;
+  options.may_publish = duty.may_bring;
   return options;
 }
 }  // namespace
@@ -175,9 +178,13 @@ TransferOptions transfer_options(const PushDuty& duty, IfExists if_exists) {
 Status LevelPush::push(uint64_t step) {
   tell({.what = LevelNews::What::begun, .step = step});
   VARVE_TRY(note_backlog());
+  VARVE_TRY(may_bring());
   const SetName name{duty_.job, step};
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_->backend().watch_power());
   VARVE_ASSIGN(const bool known, level_has_set(duty_, *to_, name));
   if (known) {
+    // An attempt that ended at its sync may have left it there, and the nearest store may drop its own once it is here.
+    VARVE_TRY(Catalog(*to_).make_durable(duty_.job));
     confirm(step);
     return {};
   }
@@ -201,21 +208,19 @@ Status LevelPush::check_pin(const SetName& name) const {
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
   const PartName name{{duty_.job, step}, duty_.run, duty_.ordinal, duty_.count};
-  Result<SetRecord> part = read_part(*to_, name);
-  if (part.status().code() == StatusCode::not_found) {
-    VARVE_ASSIGN(const TransferReport report,
-                 copy_part(*duty_.from, *to_, name, transfer_options(duty_, if_exists), *progress_));
-    part = report.record;
-  }
-  VARVE_TRY(part.status());
-  parts_.add(step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists, PartNames::reused));
+  VARVE_ASSIGN(const TransferReport report,
+               copy_part(*duty_.from, *to_, name, transfer_options(duty_, if_exists), *progress_));
+  parts_.add(step, std::make_unique<SetCompletion>(*to_, name, report.record, if_exists, PartNames::reused));
   queue_.note_published(step);
   look_for_others();
   return {};
 }
 
+Status LevelPush::may_bring() const { return duty_.may_bring ? duty_.may_bring() : Status(); }
+
 /// Sees which sets have all their parts by now.
 void LevelPush::look_for_others() {
+  if (parts_.empty() || !may_bring().ok()) return;
   const WaitingParts::News news = parts_.look();
   std::vector<uint64_t> failed;
   for (const auto& [step, why] : news.failed) {
@@ -231,7 +236,8 @@ void LevelPush::confirm(uint64_t step, uint64_t sent_bytes) {
   queue_.note_there(step);
   if (duty_.note_there) duty_.note_there(step);
   tell({.what = LevelNews::What::arrived, .step = step, .sent_bytes = sent_bytes});
-  const Status kept = retention_.apply(*to_, *progress_);
+  const Status may = may_bring();
+  const Status kept = may.ok() ? retention_.apply(*to_, *progress_) : Status();
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {
     warnings_.add(
         kept.with_context(fmt::format("{}: the space of older sets could not be given back", duty_.level.name())));
@@ -284,6 +290,7 @@ Status FartherLevel::start() {
     duty.count = static_cast<uint32_t>(world_.seat.nodes.size());
     duty.complete_before = [this](uint64_t step) { return world_.sets.is_complete(step); };
   }
+  duty.may_bring = world_.may_bring;
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
   duty.is_made_anew = [this](uint64_t step) { return all_.nearest().is_made_anew(step); };
   duty.note_there = [this](uint64_t step) { note_replaced(step); };

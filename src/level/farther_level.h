@@ -30,6 +30,8 @@ struct PushDuty {
   uint32_t count = 1;
   /// For parts: whether all nodes have theirs of this set of an earlier run.
   std::function<bool(uint64_t step)> complete_before{};
+  /// Asked before anything of the level is changed; none: it may be. busy: another run has taken the job over.
+  std::function<Status()> may_bring{};
   /// What a set may do to one of its step that is there.
   std::function<IfExists(uint64_t step)> policy_for{};
   /// Whether the nearest store is to get another set of this step, so that the one that it has is not brought on.
@@ -95,6 +97,7 @@ class LevelPush {
   Status push_part(uint64_t step, IfExists if_exists);
   void note_outcome(uint64_t step, const Status& outcome);
   void look_for_others();
+  Status may_bring() const;
   void confirm(uint64_t step, uint64_t sent_bytes = 0);
   void record(const Status& failure, std::optional<uint64_t> step = std::nullopt);
   void tell(LevelNews news) const;

@@ -110,6 +110,8 @@ struct LevelWorld {
   UniqueId run{};                   ///< once it is agreed on
   RankSeat seat{};                  ///< when the ranks have found out who is where
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
+  /// Asked, on any thread, before a level behind the nearest store is changed. None: nobody else may be at work.
+  std::function<Status()> may_bring{};
   /// Told, on whatever thread, what this rank knows of levels behind the nearest store. None: nobody listens.
   std::function<void(const LevelNews&)> note_level{};
   /// The run is ended then, whatever it is at; none: it ends by itself. From the agreement to stop on.

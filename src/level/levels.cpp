@@ -193,11 +193,17 @@ std::optional<NewSet> newest_set(const Levels& levels) {
   return newest;
 }
 
-const Store* find_set(const Levels& levels, const SetName& name) {
-  for (const StoreLevel* const level : levels.stores()) {
-    const Store* const store = level->access().opened();
-    if (store != nullptr && Catalog(*store).has(name)) return store;
+Result<const Store*> find_set(const Levels& levels, const SetName& name) {
+  Status unknown;
+  for (StoreLevel* const level : levels.stores()) {
+    const Result<const Store*> store = level->access().store();
+    const Status read = store.ok() ? Catalog(**store).read(name).status() : store.status();
+    // One that is damaged is there, too.
+    if (store.ok() && (read.ok() || read.code() == StatusCode::corrupt)) return *store;
+    if (unknown.ok() && (!store.ok() || read.code() != StatusCode::not_found))
+      unknown = read.with_context(level->name() + " cannot be asked for the set");
   }
+  if (!unknown.ok()) return unknown;
   return nullptr;
 }
 

@@ -75,8 +75,9 @@ Status drop_set(const Levels& levels, uint64_t step);
 /// open.
 std::optional<NewSet> newest_set(const Levels& levels);
 
-/// The nearest level's store that has the set, of those that are open; null: none has.
-const Store* find_set(const Levels& levels, const SetName& name);
+/// The store of the nearest level that has the set; null: none has. io_error: none that could be asked has it, and
+/// another could not.
+Result<const Store*> find_set(const Levels& levels, const SetName& name);
 
 /// For a command, after a set was saved to the nearest level: copies to each level behind what it lacks of the job's
 /// sets, and drops old ones by the rule of level/retention.h. A level that fails is not in the way of the others.

@@ -89,7 +89,7 @@ Status RedundancyLevel::restore() {
 }
 
 void RedundancyLevel::drop_stand_ins() {
-  const Status removed = remove_stand_ins(world_.files, store_.access().own_path());
+  const Status removed = remove_stand_ins(world_.files, store_.access().own_path(), world_.job);
   if (!removed.ok())
     world_.warnings.add(removed.with_context("what stood in for nodes that are gone could not be removed"));
 }

@@ -72,6 +72,7 @@ class SetCompletion {
 class WaitingParts {
  public:
   void add(uint64_t step, std::unique_ptr<SetCompletion> completion);
+  bool empty() const { return parts_.empty(); }
   /// Until the others' parts are looked for again; none: there are no parts.
   std::optional<std::chrono::milliseconds> pause() const;
   /// Nothing has come meanwhile.

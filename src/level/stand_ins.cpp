@@ -17,8 +17,9 @@ namespace varve {
 namespace {
 constexpr std::string_view kMark = ".stand-in-";
 
-std::string stand_in_path(const std::string& store_path, uint64_t ordinal) {
-  return fmt::format("{}{}{}", store_path, kMark, ordinal);
+/// Of this job: another one may be rebuilding its own beside the same store.
+std::string stand_in_path(const std::string& store_path, const std::string& job, uint64_t ordinal) {
+  return fmt::format("{}{}{}-{}", store_path, kMark, job, ordinal);
 }
 
 std::string without_slashes(std::string path) {
@@ -36,21 +37,26 @@ Status remove_all(FileSystem& files, const std::string& path) {
 }
 }  // namespace
 
-Result<std::vector<std::string>> list_stand_ins(FileSystem& files, const std::string& store_path) {
-  const std::string path = without_slashes(store_path), mark = path.substr(path.rfind('/') + 1) + std::string(kMark);
+Result<std::vector<std::string>> list_stand_ins(FileSystem& files, const std::string& store_path,
+                                                const std::string& job) {
+  const std::string path = without_slashes(store_path);
+  const std::string mark = fmt::format("{}{}{}-", path.substr(path.rfind('/') + 1), kMark, job);
+  const auto is_of_job = [&](std::string_view name) {
+    return name.starts_with(mark) && name.find_first_not_of("0123456789", mark.size()) == std::string_view::npos;
+  };
   const Result<std::vector<DirectoryEntry>> entries = files.list(parent_path(path));
   std::vector<std::string> found;
   if (entries.status().code() == StatusCode::not_found) return found;
   VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
-    if (entry.is_directory && entry.name.starts_with(mark)) found.push_back(join_path(parent_path(path), entry.name));
+    if (entry.is_directory && is_of_job(entry.name)) found.push_back(join_path(parent_path(path), entry.name));
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-Status remove_stand_ins(FileSystem& files, const std::string& store_path) {
-  VARVE_ASSIGN(const std::vector<std::string> found, list_stand_ins(files, store_path));
+Status remove_stand_ins(FileSystem& files, const std::string& store_path, const std::string& job) {
+  VARVE_ASSIGN(const std::vector<std::string> found, list_stand_ins(files, store_path, job));
   for (const std::string& path : found) VARVE_TRY(remove_all(files, path));
   return {};
 }
@@ -89,7 +95,7 @@ struct Member {
 
 /// Those of this rank; its own store first.
 Result<std::deque<Member>> members_of(Communicator& ranks, uint32_t first_tag, const std::vector<uint32_t>& nodes,
-                                      const NodePlace& place, uint64_t count) {
+                                      const NodePlace& place, const std::string& job, uint64_t count) {
   std::vector<uint32_t> all = nodes;
   for (uint64_t i = 0; i < count; ++i) all.push_back(nodes[i % nodes.size()]);
   std::deque<Member> own;
@@ -99,7 +105,7 @@ Result<std::deque<Member>> members_of(Communicator& ranks, uint32_t first_tag, c
     Member& each = own.emplace_back(Member{nullptr, place});
     VARVE_ASSIGN(each.members, make_member_communicator(ranks, all, member, first_tag));
     if (own.size() == 1) continue;
-    each.place.path = stand_in_path(path, own.size() - 1);
+    each.place.path = stand_in_path(path, job, own.size() - 1);
     each.place.node = fmt::format("{}{}{}", place.node, kMark, own.size() - 1);
   }
   return own;
@@ -109,7 +115,8 @@ Result<std::deque<Member>> members_of(Communicator& ranks, uint32_t first_tag, c
 Result<std::vector<RestoredSet>> restore_with_stand_ins(Communicator& ranks, uint32_t first_tag, Communicator& leaders,
                                                         const std::vector<uint32_t>& nodes, const NodePlace& place,
                                                         uint64_t count, const RestoreLostOptions& options) {
-  Result<std::deque<Member>> own = run_guarded([&] { return members_of(ranks, first_tag, nodes, place, count); });
+  Result<std::deque<Member>> own =
+      run_guarded([&] { return members_of(ranks, first_tag, nodes, place, options.job, count); });
   StartingLine line;
   std::vector<Thread> threads;
   Status ready = own.status();

@@ -15,11 +15,12 @@ namespace varve {
 // have a store beside their own for each of those that are not, its stand-in. It is there to restart from, and goes
 // with the run that needed it, or with the next one that does not.
 
-/// The stand-ins beside a node's store, which need not be there.
-Result<std::vector<std::string>> list_stand_ins(FileSystem& files, const std::string& store_path);
+/// The stand-ins of a job beside a node's store, which need not be there.
+Result<std::vector<std::string>> list_stand_ins(FileSystem& files, const std::string& store_path,
+                                                const std::string& job);
 
 /// Removes them.
-Status remove_stand_ins(FileSystem& files, const std::string& store_path);
+Status remove_stand_ins(FileSystem& files, const std::string& store_path, const std::string& job);
 
 /// restore_lost() with `count` stand-ins, shared out to the nodes, beside their own stores. `leaders` are one rank for
 /// each node, `nodes` their numbers in `ranks`, whose messages have tags from `first_tag` on. Collective over the

@@ -198,7 +198,7 @@ Result<std::unique_ptr<HeldParts>> StoreLevel::parts_of_node(uint64_t step) {
     const uint32_t rank_count = origin_of(here.images).rank_count;
     parts = std::make_unique<Parts>(*this, *own, rank_count, std::move(here.images), here.number);
   }
-  VARVE_ASSIGN(const std::vector<std::string> stand_ins, list_stand_ins(world_.files, access_.own_path()));
+  VARVE_ASSIGN(const std::vector<std::string> stand_ins, list_stand_ins(world_.files, access_.own_path(), world_.job));
   for (const std::string& path : stand_ins) {
     Result<std::unique_ptr<Store>> store = Store::open(world_.files, path);
     if (!store.ok()) continue;  // it is being made, or was given up

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/file_system.h"
+#include "format/store_header.h"
 #include "redundancy/parity_group.h"
 #include "store/catalog.h"
 #include "store/needs.h"
@@ -118,6 +119,21 @@ Result<std::string> NodeFolder::place_of_path(const std::string& path) const {
   return place_of(base_name(path));
 }
 
+Result<bool> NodeFolder::has_nothing(FileSystem& fs, const std::string& store_path) {
+  for (const char* folder : {"sets", "arenas", "parts"}) {
+    const Result<std::vector<DirectoryEntry>> entries = fs.list(join_path(store_path, folder));
+    if (entries.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(entries.status());
+    if (!entries->empty()) return false;
+  }
+  return true;
+}
+
+void NodeFolder::note_header() {
+  Result<ByteVector> header = read_file(fs_, join_path(store_path_, "varve.store"), kHeaderBytesMax);
+  header_before_ = header.ok() ? std::move(*header) : ByteVector();
+}
+
 Status NodeFolder::prepare() {
   VARVE_TRY(create_with_parents(fs_, store_path_));
   for (const std::string_view folder : kStoreFolders) {
@@ -172,6 +188,27 @@ Status NodeFolder::make_parents_durable(Kind kind) {
   return {};
 }
 
+/// Another job may have made a store here meanwhile, or begun to use the one that was there.
+Status NodeFolder::give_header(const Rename& header) {
+  const Status given = fs_.rename_no_replace(header.from, header.to);
+  if (given.code() != StatusCode::already_exists) return given;
+  VARVE_ASSIGN(const bool may_go, may_be_replaced(header));
+  if (may_go) return fs_.rename(header.from, header.to);
+  return Status::already_exists("another store was made here while this one was rebuilt", store_path_,
+                                "give each job a folder of its own on the node, or start this one again");
+}
+
+/// Whether the header that is there is damaged, or the same, or that of a store that had nothing and has nothing still.
+Result<bool> NodeFolder::may_be_replaced(const Rename& header) const {
+  const Result<ByteVector> there = read_file(fs_, header.to, kHeaderBytesMax);
+  if (there.status().code() == StatusCode::resource_limit) return true;  // longer than any
+  VARVE_TRY(there.status());
+  if (decode_store_header(*there, header.to).status().code() == StatusCode::corrupt) return true;
+  VARVE_ASSIGN(const ByteVector ours, read_file(fs_, header.from, kHeaderBytesMax));
+  if (*there == ours) return true;
+  return *there == header_before_ ? has_nothing(fs_, store_path_) : Result<bool>(false);
+}
+
 Status NodeFolder::sync_directory(const std::string& path) {
   if (path != store_path_) return not_in_folder(path);
   std::vector<Rename> renames;
@@ -182,7 +219,7 @@ Status NodeFolder::sync_directory(const std::string& path) {
       VARVE_TRY(fs_.create_directory(parent_path(renames[i].to)));
       VARVE_TRY(fs_.sync_directory(join_path(store_path_, "sets")));
     }
-    VARVE_TRY(fs_.rename(renames[i].from, renames[i].to));
+    VARVE_TRY(renames[i].kind == Kind::header ? give_header(renames[i]) : fs_.rename(renames[i].from, renames[i].to));
     const bool last_of_kind = i + 1 == renames.size() || renames[i + 1].kind != renames[i].kind;
     if (last_of_kind) VARVE_TRY(make_parents_durable(renames[i].kind));
   }

@@ -46,16 +46,22 @@ class NodeFolder final : public FileSystem {
 
   static constexpr std::string_view kHeaderName = "store-header";
   static constexpr std::string_view kRecordName = "record";
+  static constexpr uint64_t kHeaderBytesMax = 4096;
   /// Whether it is the name of something that can be protected.
   static bool is_protected_name(std::string_view name);
+  /// Whether a store has neither arenas nor sets, nor anything that could become one. So it is, if there is none.
+  static Result<bool> has_nothing(FileSystem& fs, const std::string& store_path);
 
-  static std::string redundancy_path(const std::string& store_path) { return join_path(store_path, "redundancy"); }
+  static std::string redundancy_path(const std::string& store_path) { return join_path(store_path, kRedundancyFolder); }
   static std::string set_path(const std::string& store_path, const SetName& set) {
     return join_path(redundancy_path(store_path), set.key());
   }
 
   /// The folder's path in this file system.
   const std::string& path() const { return store_path_; }
+  /// Before it is looked whether the store has anything: a valid header that is there now may be replaced, as long as
+  /// the store has nothing. One that comes later is another job's.
+  void note_header();
   /// Makes the folders of a store that are missing, durably: before the first file is made.
   Status prepare();
   /// Where a name of the folder really is; invalid_argument for what is not in it.
@@ -83,11 +89,14 @@ class NodeFolder final : public FileSystem {
   };
   Result<std::string> place_of_path(const std::string& path) const;
   Status make_parents_durable(Kind kind);
+  Status give_header(const Rename& header);
+  Result<bool> may_be_replaced(const Rename& header) const;
 
   FileSystem& fs_;
   const std::string store_path_;
   const SetName set_;
   std::vector<Rename> waiting_;
+  ByteVector header_before_;  ///< as note_header() found it; empty: there was none, or it could not be read
   const std::shared_ptr<Patience> patience_ = std::make_shared<Patience>();  ///< of all files
 };
 

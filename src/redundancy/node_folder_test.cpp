@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/memory_file_system.h"
+#include "store/store.h"
 
 namespace varve {
 namespace {
@@ -65,6 +66,54 @@ TEST_F(NodeFolderTest, GivesFilesTheirPlacesOnlyWhenItIsSyncedRecordsLast) {
   }
   EXPECT_EQ(folder_.list(folder_.path()).value().size(), 3u);
   EXPECT_TRUE(fs_.list("/a/b/store/redundancy/job@7").value().empty());
+}
+
+std::string header_of_a_new_store() {
+  MemoryFileSystem fs;
+  EXPECT_TRUE(Store::create(fs, "/new").ok());
+  return std::string(as_text(read_file(fs, "/new/varve.store", NodeFolder::kHeaderBytesMax).value()));
+}
+
+TEST(NodeFolderHeader, IsReplacedOnlyIfItIsDamagedOrTheSameOrThatOfAStoreThatHasHadNothing) {
+  const std::string ours = header_of_a_new_store(), other = header_of_a_new_store();
+  struct There {
+    const char* what;
+    std::string header;
+    bool before = false, in_use = false, goes = false;
+  };
+  for (const There& there : {There{.what = "made meanwhile", .header = other},
+                             There{.what = "empty before", .header = other, .before = true, .goes = true},
+                             There{.what = "in use since", .header = other, .before = true, .in_use = true},
+                             There{.what = "damaged", .header = other.substr(1), .in_use = true, .goes = true},
+                             There{.what = "too long", .header = std::string(9000, 'x'), .in_use = true, .goes = true},
+                             There{.what = "the same", .header = ours, .in_use = true, .goes = true}}) {
+    SCOPED_TRACE(there.what);
+    MemoryFileSystem fs;
+    NodeFolder folder(fs, "/store", SetName{"job", 7});
+    const std::string header = folder.place_of("store-header").value(), record = folder.place_of("record").value();
+    ASSERT_TRUE(fs.create_directory("/store").ok());
+    if (there.before) {
+      ASSERT_TRUE(write_file_durably(fs, header, as_bytes(there.header)).ok());
+    }
+    folder.note_header();
+    ASSERT_TRUE(folder.prepare().ok());
+    if (!there.before) {
+      ASSERT_TRUE(write_file_durably(fs, header, as_bytes(there.header)).ok());
+    }
+    if (there.in_use) {
+      ASSERT_TRUE(fs.create("/store/arenas/" + kArena).ok());
+    }
+    for (const char* name : {"store-header", "record"}) {
+      const std::string path = join_path(folder.path(), name);
+      ASSERT_TRUE(
+          write_file_durably(fs, folder.place_of(std::string(name) + ".rebuilding").value(), as_bytes(ours)).ok());
+      ASSERT_TRUE(folder.rename(path + ".rebuilding", path).ok());
+    }
+    const Status given = folder.sync_directory(folder.path());
+    EXPECT_EQ(given.code(), there.goes ? StatusCode::ok : StatusCode::already_exists) << given.to_string();
+    EXPECT_EQ(as_text(read_file(fs, header, 9000).value()), there.goes ? ours : there.header);
+    EXPECT_EQ(fs.stat(record).ok(), there.goes);
+  }
 }
 
 TEST_F(NodeFolderTest, ChangesNothingElse) {

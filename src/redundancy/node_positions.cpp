@@ -9,8 +9,6 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kHeaderFileBytesMax = 4096;
-
 /// Names in a folder; none if it is not there.
 Result<std::vector<std::string>> names_in(FileSystem& fs, const std::string& path) {
   const Result<std::vector<DirectoryEntry>> entries = fs.list(path);
@@ -46,14 +44,6 @@ std::optional<GroupPosition> find_protector(std::span<const ParityGroup> groups,
     }
   }
   return std::nullopt;
-}
-
-/// Whether a store has neither arenas nor sets, nor anything that could become one.
-Result<bool> has_nothing(FileSystem& fs, const std::string& path, const std::vector<std::string>& arenas) {
-  VARVE_ASSIGN(const std::vector<std::string> sets, names_in(fs, join_path(path, "sets")));
-  VARVE_ASSIGN(const std::vector<std::string> parts, names_in(fs, join_path(path, "parts")));
-  VARVE_ASSIGN(const std::vector<std::string> redundancy, names_in(fs, NodeFolder::redundancy_path(path)));
-  return arenas.empty() && sets.empty() && parts.empty() && redundancy.empty();
 }
 }  // namespace
 
@@ -93,15 +83,17 @@ Result<NodeClaim> find_claim(FileSystem& fs, const std::string& path, std::span<
                              std::optional<GroupPosition> own) {
   NodeClaim claim;
   claim.has_store = true;
+  VARVE_ASSIGN(const bool has_nothing, NodeFolder::has_nothing(fs, path));
+  VARVE_ASSIGN(const std::vector<std::string> redundancy, names_in(fs, NodeFolder::redundancy_path(path)));
+  claim.is_free = has_nothing && redundancy.empty();
   VARVE_ASSIGN(const std::vector<std::string> arenas, names_in(fs, join_path(path, "arenas")));
-  VARVE_ASSIGN(claim.is_free, has_nothing(fs, path, arenas));
   const auto take = [&](NodeClaim::Found found, const std::optional<GroupPosition>& at) {
     if (claim.found != NodeClaim::Found::by_nothing || !at) return;
     claim.found = found;
     claim.at = *at;
   };
   take(NodeClaim::Found::by_redundancy_file, own);
-  const Result<ByteVector> header = read_file(fs, join_path(path, "varve.store"), kHeaderFileBytesMax);
+  const Result<ByteVector> header = read_file(fs, join_path(path, "varve.store"), NodeFolder::kHeaderBytesMax);
   if (header.ok()) {
     take(NodeClaim::Found::by_header, find_protector(groups, std::string(NodeFolder::kHeaderName), &*header));
   }

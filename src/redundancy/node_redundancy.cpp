@@ -75,9 +75,9 @@ Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector
   return sets;
 }
 
-Status tidy_redundancy(const NodePlace& place) {
+Status tidy_redundancy(const NodePlace& place, const std::string& job) {
   FileSystem& fs = *place.fs;
-  VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy(place, ""));
+  VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy(place, job));
   for (const SetName& set : sets) {
     const std::string folder = NodeFolder::set_path(place.path, set);
     VARVE_TRY(remove_unfinished(fs, folder));
@@ -85,7 +85,8 @@ Status tidy_redundancy(const NodePlace& place) {
   }
   // A folder without this file is no store: what a rebuild began to make of it.
   if (fs.stat(join_path(place.path, "varve.store")).status().code() != StatusCode::not_found) return {};
-  fs.remove_directory(NodeFolder::redundancy_path(place.path)).ignore("not there, or something is in it");
+  const Status removed = fs.remove_directory(NodeFolder::redundancy_path(place.path));
+  if (!removed.ok() && removed.code() != StatusCode::not_found) return {};  // another job's, which is rebuilding it
   for (const std::string_view folder : kStoreFolders) {
     fs.remove_directory(join_path(place.path, folder)).ignore("not there, or something is in it");
   }
@@ -401,6 +402,7 @@ class SetRestorer {
   const ParityGroup& own_group() const { return groups_[own_at_->group]; }
 
   Status learn_groups();
+  uint64_t own_number() const;
   Result<std::vector<ByteVector>> gather_descriptions();
   Status keep_groups(const std::vector<ByteVector>& descriptions);
   Status take_positions();
@@ -419,6 +421,7 @@ class SetRestorer {
   KnownFiles& known_whole_;
   std::optional<NodeFolder> folder_;        ///< none for a rank without a store
   std::optional<ParityHeader> own_header_;  ///< what the redundancy file here says, if it can be read
+  uint64_t newest_number_ = 0;              ///< SetRecord::number of the set, of those that nodes have; 0: not known
   std::vector<ParityGroup> groups_;         ///< by ordinal
   bool is_free_ = false;                    ///< the store here has nothing of its own
   std::optional<GroupPosition> own_at_;     ///< none for a rank that is in no group
@@ -428,19 +431,43 @@ class SetRestorer {
   uint64_t nodes_missing_ = 0;
 };
 
+/// SetRecord::number of the set in this node's store; 0: it has none.
+uint64_t SetRestorer::own_number() const {
+  const Result<std::unique_ptr<Store>> store = Store::open(*place_.fs, place_.path);
+  if (!store.ok()) return 0;
+  const Result<SetRecord> record = Catalog(**store).read(set_);
+  return record.ok() ? record->number : 0;
+}
+
 /// All descriptions that redundancy files of the set have, each once: first their hashes, since most nodes have the
-/// same.
+/// same. A node that was away while the others made the step anew has one of the set that it has still, which was made
+/// before: that is left out.
 Result<std::vector<ByteVector>> SetRestorer::gather_descriptions() {
-  ByteVector own_hash;
+  ByteVector told;
+  ByteWriter out(told);
   if (own_header_) {
-    const Score score = ScoreFunction::preferred()(own_header_->group.description());
-    own_hash.assign(score.bytes.begin(), score.bytes.end());
+    out.le64(own_number());
+    out.bytes(ScoreFunction::preferred()(own_header_->group.description()).bytes);
   }
-  VARVE_ASSIGN(const std::vector<ByteVector> hashes, leaders_.all_gather(own_hash));
+  VARVE_ASSIGN(const std::vector<ByteVector> all, leaders_.all_gather(told));
+  std::map<ByteVector, uint64_t> numbers;  // of the sets that have a description of this hash
+  std::vector<ByteVector> hashes(all.size());
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    ByteReader in(all[rank]);
+    VARVE_ASSIGN(const uint64_t number, in.le64());
+    VARVE_ASSIGN(const ByteSpan hash, in.bytes(in.remaining()));
+    hashes[rank].assign(hash.begin(), hash.end());
+    uint64_t& newest = numbers[hashes[rank]];
+    newest = std::max(newest, number);
+    newest_number_ = std::max(newest_number_, number);
+  }
   std::vector<ByteVector> descriptions;
   std::set<ByteVector> seen;
   for (uint32_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank].empty() || !seen.insert(hashes[rank]).second) continue;
+    const uint64_t number = numbers[hashes[rank]];
+    if (number != 0 && number < newest_number_) continue;
     const ByteSpan mine = rank == leaders_.rank() ? ByteSpan(own_header_->group.description()) : ByteSpan();
     VARVE_ASSIGN(ByteVector description, leaders_.broadcast(mine, rank));
     descriptions.push_back(std::move(description));
@@ -497,6 +524,7 @@ Status SetRestorer::take_positions() {
   for (uint32_t group = 0; own_header_ && group < groups_.size(); ++group) {
     if (groups_[group].description() == own_header_->group.description()) told = {group, own_header_->position};
   }
+  if (folder_) folder_->note_header();
   Result<NodeClaim> claim = folder_ ? find_claim(*place_.fs, place_.path, groups_, told) : NodeClaim();
   VARVE_TRY(agree(claim.status()));
   claim->node = place_.node;
@@ -539,7 +567,9 @@ Status SetRestorer::check_conflict(const MemberSurvey& survey) const {
       return Status::already_exists("there is another store in the place of the one that was protected", place_.path,
                                     "give the node an empty folder if it is no longer needed");
     }
-    if (Catalog(**store).read(set_).ok()) {
+    const Result<SetRecord> other = Catalog(**store).read(set_);
+    const bool is_older = other.ok() && other->number != 0 && other->number < newest_number_;
+    if (other.ok() && !is_older) {
       return Status::already_exists("there is another set of this name in the place of the one that was protected",
                                     set_.to_string(), "drop it if it is no longer needed");
     }
@@ -638,7 +668,9 @@ std::string SetRestorer::say_what_was_rebuilt() const {
 
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
                                               const RestoreLostOptions& options) {
-  const auto tidy = [](const NodePlace& each) { return each.path.empty() ? Status() : tidy_redundancy(each); };
+  const auto tidy = [&options](const NodePlace& each) {
+    return each.path.empty() ? Status() : tidy_redundancy(each, options.job);
+  };
   VARVE_TRY(agree_among_nodes(leaders, place.node, tidy(place)));
   const Result<std::vector<SetName>> mine = list_redundancy(place, options.job);
   VARVE_TRY(agree_among_nodes(leaders, place.node, mine.status()));

@@ -22,9 +22,8 @@ namespace varve {
 // concurrent(), and else collective calls alone, and may run on any thread that has `leaders` for itself. A rank
 // without a store of its own (NodePlace::path is empty) may take part; it has nothing to say.
 //
-// Not two at a time on one store, but beside saves and restores of other sets. What is protected stays whole only
-// while the arenas do: prune a store that has redundancy with PruneOptions::live_share_min = 0, so that no arena is
-// rewritten while a set needs it.
+// Not two at a time of one job on one store, but beside saves and restores of other sets, and what other jobs do there.
+// What is protected stays whole only while the arenas do: a prune rewrites none of a store that has redundancy.
 
 /// A node's store.
 struct NodePlace {
@@ -77,8 +76,9 @@ struct RestoredSet {
 ///
 /// A set is rebuilt wholly or not at all: if more is lost than one of its failure groups can rebuild, nothing is
 /// changed, and its status says so. In a store, what is rebuilt appears in order (header, arenas, records), so that a
-/// crash leaves no set that is not whole. A valid header or record is never replaced by another one, unless the store
-/// is new and empty.
+/// crash leaves no set that is not whole. A valid header is never replaced by another one, unless the store was there,
+/// and empty, from the beginning; nor a valid record, unless its set was made before the protected one
+/// (SetRecord::number), on a node that was away since.
 ///
 /// Fails only if the nodes cannot talk, or a node cannot list its store.
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
@@ -101,9 +101,9 @@ Result<std::vector<SetName>> list_redundancy(const NodePlace& place, const std::
 /// All that any of the leaders gave, the newest first; the same on all. Collective.
 Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector<SetName>& mine);
 
-/// Removes what rebuilds that were stopped have left in a store: unfinished files, folders with nothing in them, and
-/// the folders of a store that did not come into being. OK if there is none.
-Status tidy_redundancy(const NodePlace& place);
+/// Removes what stopped rebuilds of a job have left in a store: unfinished files, folders with nothing in them, and,
+/// unless another job has something there, the folders of a store that did not come into being. OK if there is none.
+Status tidy_redundancy(const NodePlace& place, const std::string& job);
 
 /// Nodes that protect each other. A node's position is its index here.
 struct FailureGroup {

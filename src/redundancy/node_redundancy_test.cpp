@@ -270,6 +270,44 @@ TEST(NodeRedundancy, ProtectsASetWhollyThoughItSharesArenas) {
   EXPECT_EQ(nodes.arenas(0).size(), 2u);
 }
 
+/// The chunks of a node's first set, and of a second one that needs little of it.
+std::vector<uint64_t> many_numbers(uint32_t node) { return test::numbers_between(1000 * node + 1, 1000 * node + 100); }
+std::vector<uint64_t> few_numbers(uint32_t node) { return test::numbers_between(1000 * node + 90, 1000 * node + 110); }
+
+TEST(NodeRedundancy, SurvivesAPruneThatRewritesWhatIsLessThanHalfNeeded) {
+  Nodes nodes(3);
+  for (uint32_t node = 0; node < 3; ++node) {
+    const auto store = Store::open(nodes.fs(node), Nodes::path()).value();
+    ASSERT_TRUE(test::save_numbers(*store, kFirst, many_numbers(node)).ok());
+    ASSERT_TRUE(test::save_numbers(*store, kSecond, few_numbers(node)).ok());
+    // Another job's small arenas, as many as are merged.
+    for (uint64_t step = 1; step <= 10; ++step) {
+      ASSERT_TRUE(test::save_numbers(*store, {"other", step}, {1'000'000 * step}).ok());
+    }
+  }
+  ASSERT_TRUE(nodes.protect(kSecond, "xor:3").ok());
+  for (uint32_t node = 0; node < 3; ++node) {
+    const auto store = Store::open(nodes.fs(node), Nodes::path()).value();
+    ASSERT_TRUE(Catalog(*store).remove(kFirst).ok());
+    const std::vector<std::string> arenas = nodes.arenas(node);
+    EXPECT_EQ(prune_store(*store, PruneOptions())->rewritten_packs, 0u);
+    EXPECT_EQ(nodes.arenas(node), arenas);
+  }
+  nodes.lose(2, "new");
+  const auto restored = nodes.restore().value();
+  EXPECT_TRUE(restored.at(0).status.ok()) << Nodes::describe(restored);
+  for (uint32_t node = 0; node < 3; ++node) {
+    const auto store = Store::open(nodes.fs(node), Nodes::path()).value();
+    EXPECT_TRUE(test::check_numbers(*store, kSecond, few_numbers(node)).ok());
+    EXPECT_TRUE(verify_store(*store, true).value().whole());
+  }
+  // What protects nobody any more is rewritten.
+  for (uint32_t node = 0; node < 3; ++node) ASSERT_TRUE(drop_redundancy(nodes.place(node), kSecond).ok());
+  const auto store = Store::open(nodes.fs(0), Nodes::path()).value();
+  EXPECT_GT(prune_store(*store, PruneOptions())->rewritten_packs, 0u);
+  EXPECT_TRUE(test::check_numbers(*store, kSecond, few_numbers(0)).ok());
+}
+
 PruneOptions rewriting_below(double live_share_min) {
   PruneOptions options;
   options.live_share_min = live_share_min;
@@ -318,36 +356,6 @@ TEST(NodeRedundancy, TakesTheStoreThatARunMadeBeforeIfItHasNothing) {
   ASSERT_TRUE(Store::create(nodes.fs(1), Nodes::path()).ok());
   ASSERT_TRUE(nodes.restore().value().at(0).status.ok());
   EXPECT_TRUE(nodes.check(1, kFirst, 1).ok());
-}
-
-TEST(NodeRedundancy, NeverReplacesAStoreWithSomethingElse) {
-  Nodes nodes(3);
-  nodes.save(kFirst);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
-  nodes.lose(1, "x");
-  ASSERT_TRUE(Store::create(nodes.fs(1), Nodes::path()).ok());
-  ASSERT_TRUE(
-      test::save_numbers(*Store::open(nodes.fs(1), Nodes::path()).value(), {"other", 1}, test::numbers_between(1, 9))
-          .ok());
-  const auto before = nodes.files(1);
-  const Status status = nodes.restore().value().at(0).status;
-  EXPECT_EQ(status.code(), StatusCode::already_exists) << status.to_string();
-  EXPECT_EQ(nodes.files(1), before);
-}
-
-TEST(NodeRedundancy, NeverReplacesASetByAnotherOfItsName) {
-  Nodes nodes(3);
-  nodes.save(kFirst);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
-  {
-    const auto store = Store::open(nodes.fs(1), Nodes::path()).value();
-    ASSERT_TRUE(Catalog(*store).remove(kFirst).ok());
-    ASSERT_TRUE(test::save_numbers(*store, kFirst, test::numbers_between(1, 9)).ok());
-  }
-  const auto before = nodes.files(1);
-  const Status status = nodes.restore().value().at(0).status;
-  EXPECT_EQ(status.code(), StatusCode::already_exists) << status.to_string();
-  EXPECT_EQ(nodes.files(1), before);
 }
 
 TEST(NodeRedundancy, ProtectsASetAnewThatTookThePlaceOfAnother) {

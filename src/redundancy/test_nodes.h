@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/memory_file_system.h"
@@ -97,6 +98,19 @@ class Nodes {
   void lose(uint32_t node, const std::string& new_name = {}) {
     disks_[node] = empty_disk();
     if (!new_name.empty()) names_[node] = new_name;
+  }
+  /// A node that is out of the job, with what it has.
+  struct Away {
+    std::unique_ptr<MemoryFileSystem> disk;
+    std::string name;
+  };
+  /// As lose(), but the old node may come back.
+  Away swap_out(uint32_t node, const std::string& new_name) {
+    return {std::exchange(disks_[node], empty_disk()), std::exchange(names_[node], new_name)};
+  }
+  void swap_in(uint32_t node, Away away) {
+    disks_[node] = std::move(away.disk);
+    names_[node] = std::move(away.name);
   }
   void crash(uint32_t node, const CrashPolicy& policy) { disks_[node] = disks_[node]->after_crash(policy); }
   void swap(uint32_t a, uint32_t b) {

@@ -285,6 +285,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, SnapshotSource& s
     SaveOptions options = duty_.save;
     options.made_by.number = levels.number;
     options.avoided_arenas = notes_.avoided();
+    options.encoders = &encoders_;
     const auto save_it = [&] {
       return save_part(store_, source, duty_.group.part_of(step), options, progress_, &index_);
     };

@@ -146,6 +146,7 @@ class CheckpointThread {
   KeptIndex index_;
   DrainPace pace_;
   EffortPace effort_;
+  KeptEncoders encoders_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;

@@ -201,6 +201,7 @@ class RunDrain {
   std::map<uint64_t, Step> steps_in_memory() const;
   void save_snapshots();
   Status save_step(uint64_t step, const Step& snapshots);
+  Result<uint64_t> number_of_parts(const SetName& name) const;
   Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number);
   void complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from);
   Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
@@ -217,6 +218,7 @@ class RunDrain {
     TransferOptions options;
     options.thread_count = options_.thread_count;
     options.memory_bytes = options_.memory_bytes;
+    options.may_publish = [this] { return may_publish(); };
     return options;
   }
 
@@ -258,14 +260,17 @@ void RunDrain::save_snapshots() {
 }
 
 namespace {
-/// Whether a whole set was made after this, by the same run or by one that has gone back behind it.
-Result<bool> has_later(const Store& store, const std::string& job, const CheckpointId& checkpoint) {
+/// Whether a whole set was made after this, by the same run or by one that has gone back behind it. A later run that
+/// has not seen this, as it was on other nodes, may have given its first set the same number.
+Result<bool> has_later(const Store& store, const std::string& job, const CheckpointId& checkpoint,
+                       const std::vector<UniqueId>& left_runs) {
   if (checkpoint.number == 0) return false;
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
   return std::any_of(steps.begin(), steps.end(), [&](uint64_t step) {
     const Result<SetRecord> set = Catalog(store).read({job, step});
     if (!set.ok() || !set->has_all_ranks()) return false;
-    const bool follows = set->run == checkpoint.run && step > checkpoint.step;
+    const bool is_left = set->run == checkpoint.run || std::count(left_runs.begin(), left_runs.end(), set->run) > 0;
+    const bool follows = !is_left || (set->run == checkpoint.run && step > checkpoint.step);
     return set->number > checkpoint.number || (set->number == checkpoint.number && follows);
   });
 }
@@ -285,14 +290,14 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   }
   if (there.status().code() != StatusCode::not_found) return there.status();
   const CheckpointId checkpoint = snapshots.begin()->second.checkpoint;
-  VARVE_ASSIGN(const bool is_outdated, has_later(store, note_.job, checkpoint));
+  VARVE_ASSIGN(const bool is_outdated, has_later(store, note_.job, checkpoint, left_.runs));
   if (is_outdated) {
     outdated_.insert(step);
     return {};
   }
   uint64_t number = checkpoint.number;
   if (number == 0) {
-    VARVE_ASSIGN(number, first_number_of_run(store, note_.job));
+    VARVE_ASSIGN(number, number_of_parts(name));
   }
   uint32_t count = 0;
   for (const NodeNote::Group& group : note_.groups) {
@@ -301,6 +306,18 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   }
   if (count > 0) complete(nearest, name, count, "memory");
   return {};
+}
+
+/// What other nodes have published of the set has it; else it is the job's next one.
+Result<uint64_t> RunDrain::number_of_parts(const SetName& name) const {
+  const Store& store = levels_.nearest_store();
+  VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store));
+  for (const PartName& part : parts) {
+    if (part.set != name || part.run != note_.run) continue;
+    const Result<SetRecord> record = read_part(store, part);
+    if (record.ok()) return record->number;
+  }
+  return first_number_of_run(store, note_.job);
 }
 
 /// False: not all of the group's ranks have this step.
@@ -330,8 +347,11 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
   save.thread_count = options_.thread_count;
   save.made_by = {.number = number, .run = note_.run, .run_ranks = note_.rank_count};
   VARVE_TRY(may_publish());
-  // The run may have told that it would not come, when it was stopped in the middle.
+  // The run may have told that it would not come, when it was stopped in the middle; or have left the part of what it
+  // had made of this step before it went back.
   VARVE_TRY(remove_failure(levels_.nearest_store(), part));
+  const Result<SetRecord> there = read_part(levels_.nearest_store(), part);
+  if (there.ok() && there->number != number) VARVE_TRY(remove_part(levels_.nearest_store(), part));
   const Status saved = save_part(levels_.nearest().access().slowed(), source, part, save, progress_).status();
   // The run itself, or a drain that was interrupted, has come so far.
   if (saved.code() == StatusCode::already_exists) return true;
@@ -397,9 +417,8 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
     }
     const PartName part{name, note_.run, note_.node_ordinal, note_.node_count};
     VARVE_TRY(may_publish());
-    const Status copied =
-        copy_part(levels_.nearest_store(), level.access().slowed(), part, transfer_options(), progress_).status();
-    if (copied.code() != StatusCode::already_exists) VARVE_TRY(copied);
+    VARVE_TRY(
+        copy_part(levels_.nearest_store(), level.access().slowed(), part, transfer_options(), progress_).status());
     complete(level, name, note_.node_count, from);
     return {};
   };
@@ -469,14 +488,19 @@ void RunDrain::push_sets() {
 /// To the next level whatever its turn is: the node may not be there any more tomorrow.
 void RunDrain::bring_newest() {
   const Store& nearest = levels_.nearest_store();
-  const std::optional<NewSet> newest = newest_set(levels_.levels());
   StoreLevel& next = *levels_.levels().stores()[1];
+  const Result<std::vector<uint64_t>> steps = Catalog(nearest).steps(note_.job);
+  if (!steps.ok()) return fail(steps.status());
+  std::optional<SetRecord> newest;
+  for (const uint64_t step : *steps) {
+    Result<SetRecord> record = Catalog(nearest).read({note_.job, step});
+    if (record.ok() && record->has_all_ranks() && (!newest || record->number >= newest->number))
+      newest = std::move(*record);
+  }
   if (!newest || next.access().opened() == nullptr) return;
-  const SetName name{note_.job, newest->step};
-  const Result<SetRecord> record = Catalog(nearest).read(name);
-  if (!record.ok() || !record->has_all_ranks()) return;
+  const SetName name = newest->name;
   const Result<bool> brought = run_guarded([&]() -> Result<bool> {
-    VARVE_ASSIGN(const bool is_there, has_it(*next.access().opened(), *record));
+    VARVE_ASSIGN(const bool is_there, has_it(*next.access().opened(), *newest));
     if (is_there) return false;
     VARVE_TRY(copy_set(nearest, next.access().slowed(), name, transfer_options(), progress_).status());
     return true;

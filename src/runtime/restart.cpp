@@ -295,6 +295,44 @@ void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidate
       levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
   }
 }
+
+/// Which of what there is would be lost with the memory, as far as one look tells.
+class MemoryAlone {
+ public:
+  /// All outlive it.
+  MemoryAlone(const LevelWorld& world, const Levels& levels, const std::vector<RestartCandidate>& candidates)
+      : world_(world), levels_(levels), candidates_(candidates) {}
+
+  bool has(const RestartCandidate& one) const {
+    // Of a store that all share, one look tells.
+    return one.memory_run && !all_nodes_have(one) && !is_in_store(one, /*of_node=*/false);
+  }
+  /// A node's own store may be the only one that has it.
+  bool all_nodes_have(const RestartCandidate& one) const {
+    return world_.has_node_level && world_.sets.is_complete(one.step) && is_in_store(one, /*of_node=*/true);
+  }
+  /// Something that was made after `taken`, or anything if nothing is taken; what was rejected does not count.
+  bool has_newer_than(const std::optional<RestartCandidate>& taken,
+                      const std::vector<RestartCandidate>& rejected) const {
+    const auto end = taken ? std::find(candidates_.begin(), candidates_.end(), *taken) : candidates_.end();
+    return std::any_of(candidates_.begin(), end, [&](const RestartCandidate& newer) {
+      return has(newer) && std::none_of(rejected.begin(), rejected.end(),
+                                        [&](const RestartCandidate& other) { return newer.is_same_checkpoint(other); });
+    });
+  }
+
+ private:
+  bool is_in_store(const RestartCandidate& one, bool of_node) const {
+    return std::any_of(candidates_.begin(), candidates_.end(), [&](const RestartCandidate& other) {
+      return !other.memory_run && other.is_same_checkpoint(one) &&
+             levels_.at(other.level).spec().is_of_node() == of_node;
+    });
+  }
+
+  const LevelWorld& world_;
+  const Levels& levels_;
+  const std::vector<RestartCandidate>& candidates_;
+};
 }  // namespace
 
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
@@ -328,17 +366,12 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   restart.taken = decision->taken;
   restart.passed_over = decision->passed_over.size();
   leave_behind(levels, candidates, restart.taken);
+  const MemoryAlone memory(world, levels, candidates);
+  restart.newer_in_memory_alone = memory.has_newer_than(restart.taken, selection.rejected);
   if (restart.taken) {
     const RestartCandidate& taken = *restart.taken;
-    const auto is_in_store = [&](bool of_node) {
-      return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
-        return !other.memory_run && other.is_same_checkpoint(taken) &&
-               levels.at(other.level).spec().is_of_node() == of_node;
-      });
-    };
-    // Of a store that all share, one look tells; a node's own may be the only one that has it.
-    const bool all_nodes_have_it = world.has_node_level && world.sets.is_complete(taken.step) && is_in_store(true);
-    restart.in_memory_alone = taken.memory_run && !all_nodes_have_it && !is_in_store(false);
+    const bool all_nodes_have_it = memory.all_nodes_have(taken);
+    restart.in_memory_alone = memory.has(taken);
     const bool keeps_number = restart.in_memory_alone && taken == candidates.front();
     restart.next_number = candidates.front().number + (keeps_number ? 0 : 1);
     if (restart.in_memory_alone && variables.may_change()) {
@@ -351,6 +384,8 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
     if (all_nodes_have_it || (&levels.at(taken.level) == &levels.nearest() && restart.on_own_nodes)) {
       bring_behind(levels, taken, candidates);
     }
+  } else if (!candidates.empty()) {
+    restart.next_number = candidates.front().number + 1;
   }
   if (!decision->unreadable.empty()) {
     VARVE_ASSIGN(restart.unreadable_arenas, gather_arenas(world.ranks, levels.nearest().unreadable_arenas()));

@@ -107,6 +107,9 @@ struct RunRestart {
   /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a
   /// store, however this run ends.
   bool in_memory_alone = false;
+  /// So is something newer that was not rejected: it is to stay until this run, which goes back behind it or begins
+  /// anew, has saved a set.
+  bool newer_in_memory_alone = false;
   /// The number of the next set, at least: what the run makes is newer than all that there is. What it goes on from in
   /// memory alone, and nothing is newer than that, keeps its number.
   uint64_t next_number = 1;

@@ -44,10 +44,9 @@ Status RunLease::take(StoreLevel& level) {
   return agree(world_.ranks, taken);
 }
 
-std::function<Status()> RunLease::guard() const {
-  // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
+std::function<Status()> RunLease::guard(Place place) const {
   const bool looks = level_ != nullptr && level_->access().is_at_work() &&
-                     (level_->access().is_nearest() || !level_->spec().is_on_servers());
+                     (place == Place::far || level_->access().is_nearest() || !level_->spec().is_on_servers());
   return [this, store = looks ? level_->access().opened() : nullptr] {
     if (lease_) return lease_->check();
     return store != nullptr ? check_job_lease(*store, settings_.job, run_) : Status();

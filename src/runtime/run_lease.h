@@ -26,9 +26,11 @@ class RunLease {
 
   /// busy: another run has taken the job over. Of the rank that holds the lease; others know nothing.
   Status check() const { return lease_ ? lease_->check() : Status(); }
-  /// What each group asks before it saves: as check(), but who does not hold the lease looks for it in the store. Any
-  /// thread, until release().
-  std::function<Status()> guard() const;
+  /// What each group asks before it saves, and each node before it brings anything to a level behind: as check(), but
+  /// who does not hold the lease looks for it in the store; before a save near the ranks not in one on servers that is
+  /// far, as that may not answer. Any thread, until release().
+  enum class Place : uint8_t { near, far };
+  std::function<Status()> guard(Place place) const;
   /// Gives the job free.
   void release() { lease_.reset(); }
 

@@ -148,10 +148,11 @@ Status RunSession::start_stage_two() {
     if (!noted.ok()) warnings_.add(noted.with_context("a drain of this node will not find what is in memory"));
   }
   const Status attached = stage_two_.attach(
-      {.may_save = lease_.guard(),
+      {.may_save = lease_.guard(RunLease::Place::near),
        .note_published = [this](uint64_t step, ByteVector part) { sets_.note_published(step, std::move(part)); },
        .report = [this](const DrainReport& report) { note_drained(report); }});
   VARVE_TRY(agree(*ranks_, attached));
+  world_.may_bring = lease_.guard(RunLease::Place::far);
   const Status started = agree(*ranks_, stage_two_.start(levels_.start()));
   if (started.ok()) monitor_.let_ask([this] { return sample(); });
   return started;
@@ -362,7 +363,7 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   job_sets_.go_on_from(loaded_ && !restart.in_memory_alone ? std::optional(loaded_->step) : std::nullopt);
   note_.restarted_from = loaded_ ? std::optional(loaded_->step) : std::nullopt;
   write_note();
-  left_.note_useful(restart.in_memory_alone);
+  left_.note_useful(restart.in_memory_alone || restart.newer_in_memory_alone);
   if (restart.begins_anew) {
     sets_.go_on_from(1);
   } else {

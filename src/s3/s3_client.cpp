@@ -168,22 +168,36 @@ S3Client::S3Client(HttpTransport& transport, const S3Place& place, S3Settings se
     : options_(std::move(options)), requests_(transport, std::move(settings), place.bucket, options_.retries) {}
 
 S3Answer S3Client::send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
-                            std::optional<int64_t> signed_at) {
+                            std::optional<int64_t> signed_at, bool& repeated) {
   S3Call call{
       .verb = S3Verb::put, .key = key, .query = {}, .headers = {kBytesType}, .body = bytes, .into = {}, .check = {}};
   if (condition != nullptr) call.headers.push_back(*condition);
   call.signed_at = signed_at;
   call.check = [&](const HttpReply& reply) { return check_written(reply, bytes, options_, requests_.subject(key)); };
-  return requests_.send(call);
+  S3Answer answer = requests_.send(call);
+  repeated = repeated || answer.repeated;
+  return answer;
 }
 
-Result<std::string> S3Client::put(const std::string& key, ByteSpan bytes, const S3Condition& condition,
-                                  std::optional<int64_t> signed_at) {
+Result<std::string> S3Client::put(const std::string& key, ByteSpan bytes, const S3Condition& condition) {
+  bool repeated = false;
+  return put_noting(key, bytes, condition, {}, repeated);
+}
+
+S3Outcome S3Client::put_as_of(const std::string& key, ByteSpan bytes, const S3Condition& condition, int64_t signed_at) {
+  S3Outcome outcome;
+  outcome.status = put_noting(key, bytes, condition, signed_at, outcome.repeated).status();
+  return outcome;
+}
+
+Result<std::string> S3Client::put_noting(const std::string& key, ByteSpan bytes, const S3Condition& condition,
+                                         std::optional<int64_t> signed_at, bool& repeated) {
   VARVE_TRY(check_s3_key(key));
-  if (condition.kind == S3Condition::Kind::unchanged) return put_unchanged(key, bytes, condition.etag);
+  if (condition.kind == S3Condition::Kind::unchanged)
+    return put_unchanged(key, bytes, condition.etag, signed_at, repeated);
   const HttpHeader if_none_match{"if-none-match", "*"};
   const bool absent = condition.kind == S3Condition::Kind::absent;
-  const S3Answer answer = send_put(key, bytes, absent ? &if_none_match : nullptr, signed_at);
+  const S3Answer answer = send_put(key, bytes, absent ? &if_none_match : nullptr, signed_at, repeated);
   if (answer.status.ok()) return etag_of(answer.reply, requests_.subject(key));
   if (!absent || answer.reply.status != 412) return answer.status;
   if (answer.repeated) {
@@ -192,13 +206,14 @@ Result<std::string> S3Client::put(const std::string& key, ByteSpan bytes, const 
   return Status::already_exists("the object is there already", requests_.subject(key));
 }
 
-Result<std::string> S3Client::put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag) {
+Result<std::string> S3Client::put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag,
+                                            std::optional<int64_t> signed_at, bool& repeated) {
   if (!is_sound_etag(etag)) return Status::invalid_argument("an ETag that no object has", requests_.subject(key));
   const EtagForm known = etag_form_.load();
   for (const EtagForm form : {EtagForm::bare, EtagForm::quoted}) {
     if (known != EtagForm::unknown && form != known) continue;
     const HttpHeader condition = if_match(etag, form == EtagForm::quoted);
-    const S3Answer answer = send_put(key, bytes, &condition);
+    const S3Answer answer = send_put(key, bytes, &condition, signed_at, repeated);
     if (answer.status.ok()) {
       etag_form_.store(form);
       return etag_of(answer.reply, requests_.subject(key));

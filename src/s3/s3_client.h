@@ -40,6 +40,14 @@ struct S3Contents {
   int64_t modified_seconds = 0;  ///< since 1970, by the service's clock
 };
 
+/// What became of a write.
+struct S3Outcome {
+  Status status;
+  /// It was sent more than once: an earlier try may be on its way still, and be carried out at any time before the
+  /// service refuses it for its age, if the condition holds then. Whatever the status says.
+  bool repeated = false;
+};
+
 /// A run of bytes of an object that is wanted.
 struct S3Range {
   uint64_t offset = 0;
@@ -81,9 +89,9 @@ class S3Client {
   /// already_exists: it had to be absent, and is not. busy: it had to be unchanged, and was replaced or removed, and
   /// nothing but that is busy here. If a reply was lost and the request, sent again, is refused since an object is
   /// there, that is a success if the object has the very same bytes: so what two writers write should differ.
-  /// `signed_at`: as S3Call's, with a condition other than `unchanged`.
-  Result<std::string> put(const std::string& key, ByteSpan bytes, const S3Condition& condition = S3Condition::none(),
-                          std::optional<int64_t> signed_at = {});
+  Result<std::string> put(const std::string& key, ByteSpan bytes, const S3Condition& condition = S3Condition::none());
+  /// The same, with `signed_at` as S3Call's. busy also: it was sent too late, and had no effect.
+  S3Outcome put_as_of(const std::string& key, ByteSpan bytes, const S3Condition& condition, int64_t signed_at);
 
   /// Removes an object; OK also if there is none.
   Status remove(const std::string& key);
@@ -140,9 +148,13 @@ class S3Client {
   S3Counters counters() const { return requests_.counters(); }
 
  private:
-  Result<std::string> put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag);
+  /// `repeated`: as S3Outcome's.
+  Result<std::string> put_noting(const std::string& key, ByteSpan bytes, const S3Condition& condition,
+                                 std::optional<int64_t> signed_at, bool& repeated);
+  Result<std::string> put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag,
+                                    std::optional<int64_t> signed_at, bool& repeated);
   S3Answer send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
-                    std::optional<int64_t> signed_at = {});
+                    std::optional<int64_t> signed_at, bool& repeated);
   std::optional<std::string> find_equal(const std::string& key, ByteSpan bytes);
   Result<std::string> settle_complete(const std::string& key, std::span<const Part> parts, const Status& refused);
 

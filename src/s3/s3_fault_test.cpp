@@ -317,9 +317,35 @@ TEST_F(S3FaultTest, ARequestThatAStoppedProcessSendsLateIsSignedAnewUnlessItMust
   EXPECT_TRUE(client_.put("a", as_bytes("1"), S3Condition::if_absent()).ok());
   EXPECT_EQ(fake_.object("a"), "1");
   stops = 1;
-  const Status fenced = client_.put("b", as_bytes("2"), S3Condition::if_absent(), client_.server_seconds()).status();
-  EXPECT_EQ(fenced.code(), StatusCode::busy) << fenced.to_string();
+  const S3Outcome fenced = client_.put_as_of("b", as_bytes("2"), S3Condition::if_absent(), client_.server_seconds());
+  EXPECT_EQ(fenced.status.code(), StatusCode::busy) << fenced.status.to_string();
+  EXPECT_FALSE(fenced.repeated);
   EXPECT_FALSE(fake_.object("b"));
+}
+
+TEST_F(S3FaultTest, AWriteThatWasSentTwiceSaysSoHoweverItEnded) {
+  const auto put = [&](const S3Condition& condition) {
+    return client_.put_as_of("k", as_bytes("ours"), condition, client_.server_seconds());
+  };
+  for (const S3Fault fault : {S3Fault::none, S3Fault::refused, S3Fault::lost_request, S3Fault::lost_reply}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    const bool repeated = fault == S3Fault::lost_request || fault == S3Fault::lost_reply;
+    ASSERT_TRUE(client_.remove("k").ok());
+    fake_.fail_next({fault});
+    const S3Outcome made = put(S3Condition::if_absent());
+    EXPECT_TRUE(made.status.ok()) << made.status.to_string();
+    EXPECT_EQ(made.repeated, repeated);
+    fake_.set_object("k", "theirs");
+    const std::string etag = client_.head("k")->etag;
+    fake_.fail_next({fault});
+    const S3Outcome refused = put(S3Condition::if_absent());
+    EXPECT_EQ(refused.status.code(), StatusCode::already_exists);
+    EXPECT_EQ(refused.repeated, repeated);
+    fake_.fail_next({fault});
+    const S3Outcome replaced = put(S3Condition::if_unchanged(etag));
+    EXPECT_TRUE(replaced.status.ok()) << replaced.status.to_string();
+    EXPECT_EQ(replaced.repeated, repeated);
+  }
 }
 
 TEST_F(S3FaultTest, AServiceThatRepeatsSecretsDoesNotBringThemIntoMessages) {

@@ -87,15 +87,24 @@ class SocketStream final : public ByteStream {
 
   Result<size_t> read_some(MutableByteSpan into, Deadline deadline) override {
     while (true) {
-      const ssize_t got =
-          takes_descriptors_ ? receive_with_descriptor(into) : ::recv(socket_.get(), into.data(), into.size(), 0);
-      if (got >= 0) return static_cast<size_t>(got);
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN) return Status::io_error(Status::from_errno(errno, "receive", "").to_string());
+      VARVE_ASSIGN(const std::optional<size_t> got, read_some_now(into));
+      if (got) return *got;
       VARVE_TRY(wait_for(socket_.get(), POLLIN, deadline));
     }
   }
 
+  Result<std::optional<size_t>> read_some_now(MutableByteSpan into) override {
+    while (true) {
+      const ssize_t got =
+          takes_descriptors_ ? receive_with_descriptor(into) : ::recv(socket_.get(), into.data(), into.size(), 0);
+      if (got >= 0) return std::optional(static_cast<size_t>(got));
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) return std::optional<size_t>();
+      return Status::io_error(Status::from_errno(errno, "receive", "").to_string());
+    }
+  }
+
+  bool takes_output() const override { return is_writable(socket_.get()); }
   bool passes_descriptors() const override { return true; }
   UniqueFd take_descriptor() override { return std::move(descriptor_); }
   Status write(std::span<const ByteSpan> parts, Deadline deadline) override { return write_with(-1, parts, deadline); }
@@ -176,6 +185,11 @@ class SocketStream final : public ByteStream {
   UniqueFd descriptor_;
 };
 }  // namespace
+
+bool is_writable(int descriptor) {
+  pollfd asked{descriptor, POLLOUT, 0};
+  return ::poll(&asked, 1, 0) != 0;
+}
 
 Status wait_for(int descriptor, short events, Deadline deadline) {
   while (true) {

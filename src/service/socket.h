@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,8 +49,15 @@ class ByteStream {
   /// other side is about to send, so that it may also wait for more of it. io_error: the connection failed, or nothing
   /// came in time.
   virtual Result<size_t> read_some(MutableByteSpan into, Deadline deadline) = 0;
+  /// The same of what is there already; nothing: as yet nothing is. Of streams that are never waited for: read_some().
+  virtual Result<std::optional<size_t>> read_some_now(MutableByteSpan into) {
+    VARVE_ASSIGN(const size_t got, read_some(into, Deadline::max()));
+    return std::optional<size_t>(got);
+  }
   /// Writes all parts, one after another.
   virtual Status write(std::span<const ByteSpan> parts, Deadline deadline) = 0;
+  /// Whether a few bytes that are written now need not wait for the other side to take what was written before.
+  virtual bool takes_output() const { return true; }
   /// Whether a descriptor can go to the other side, and come from there.
   virtual bool passes_descriptors() const { return false; }
   /// The same as write(), with a descriptor of this process, which the other side gets a copy of.
@@ -65,6 +73,8 @@ class ByteStream {
   virtual void rest() {}
 };
 
+/// Whether the descriptor takes output, or has failed.
+bool is_writable(int descriptor);
 /// Waits until the descriptor is ready for `events` (POLLIN, POLLOUT). io_error: not in time.
 Status wait_for(int descriptor, short events, Deadline deadline);
 

@@ -162,6 +162,14 @@ class TlsStream final : public ByteStream {
     return got;
   }
 
+  Result<std::optional<size_t>> read_some_now(MutableByteSpan into) override {
+    size_t got = 0;
+    const Result<short> awaited = attempt([&] { return SSL_read_ex(ssl_.get(), into.data(), into.size(), &got); });
+    if (closed_) return std::optional<size_t>(0);
+    VARVE_TRY(awaited.status());
+    return *awaited == 0 ? std::optional(got) : std::nullopt;
+  }
+
   Status write(std::span<const ByteSpan> parts, Deadline deadline) override {
     // Header and fields are small, and go with the beginning of the data into one record.
     gathered_.clear();
@@ -178,6 +186,8 @@ class TlsStream final : public ByteStream {
     if (gathered_.size() < kRecordBytes) VARVE_TRY(write_all(gathered_, deadline));
     return flush(deadline);
   }
+
+  bool takes_output() const override { return is_writable(socket_.get()); }
 
   bool has_input() const override { return SSL_has_pending(ssl_.get()) == 1 || records_.has_input(); }
 
@@ -212,21 +222,25 @@ class TlsStream final : public ByteStream {
   template <class Act>
   Status repeat(Deadline deadline, const Act& act) {
     while (true) {
-      ERR_clear_error();
-      errno = 0;
-      const int done = act();
-      if (done == 1) return {};
-      switch (SSL_get_error(ssl_.get(), done)) {
-        case SSL_ERROR_WANT_READ:
-          records_.wake_at(wake_bytes_);
-          VARVE_TRY(wait_for(socket_.get(), POLLIN, deadline));
-          break;
-        case SSL_ERROR_WANT_WRITE: VARVE_TRY(wait_for(socket_.get(), POLLOUT, deadline)); break;
-        case SSL_ERROR_ZERO_RETURN: closed_ = true; return Status::io_error("the connection was closed");
-        case SSL_ERROR_SYSCALL:
-          return Status::io_error(errno != 0 ? std::strerror(errno) : "the connection was closed");
-        default: return Status(StatusCode::permission_denied, "TLS failed: " + last_error());
-      }
+      VARVE_ASSIGN(const short awaited, attempt(act));
+      if (awaited == 0) return {};
+      VARVE_TRY(wait_for(socket_.get(), awaited, deadline));
+    }
+  }
+
+  /// Calls `act` once. What of the socket it has to wait for; 0: nothing, it is done.
+  template <class Act>
+  Result<short> attempt(const Act& act) {
+    ERR_clear_error();
+    errno = 0;
+    const int done = act();
+    if (done == 1) return short{0};
+    switch (SSL_get_error(ssl_.get(), done)) {
+      case SSL_ERROR_WANT_READ: records_.wake_at(wake_bytes_); return short{POLLIN};
+      case SSL_ERROR_WANT_WRITE: return short{POLLOUT};
+      case SSL_ERROR_ZERO_RETURN: closed_ = true; return Status::io_error("the connection was closed");
+      case SSL_ERROR_SYSCALL: return Status::io_error(errno != 0 ? std::strerror(errno) : "the connection was closed");
+      default: return Status(StatusCode::permission_denied, "TLS failed: " + last_error());
     }
   }
 

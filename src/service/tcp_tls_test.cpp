@@ -1,10 +1,12 @@
 #include "service/tcp_tls.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -88,6 +90,68 @@ TEST(TlsStream, GivesTheBeginOfALargeMessageBeforeTheRestIsThere) {
   std::thread writer([&] { EXPECT_TRUE(streams.client->write(second, after_seconds(kPatienceSeconds)).ok()); });
   EXPECT_TRUE(read_all(*streams.server, MutableByteSpan(into).subspan(small.size()), kPatienceSeconds).ok());
   writer.join();
+}
+
+/// Two ends whose bytes pass through the test's hands.
+struct RelayedStreams {
+  std::unique_ptr<ByteStream> client, server;
+
+  RelayedStreams() {
+    std::array<int, 2> near{}, far{};
+    for (auto* pair : {&near, &far}) EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair->data()), 0);
+    from_client_.reset(near[1]);
+    to_server_.reset(far[1]);
+    const SharedKey key{};
+    const auto accepting = TlsParty::create(TlsParty::Role::server, {key}).value();
+    const auto connecting = TlsParty::create(TlsParty::Role::client, {key}).value();
+    std::thread accepted(
+        [&] { server = accepting->shake_hands(UniqueFd(far[0]), after_seconds(kPatienceSeconds)).value().stream; });
+    std::atomic<bool> done{false};
+    std::thread relay([&] {
+      while (!done) {
+        pollfd both[2] = {{from_client_.get(), POLLIN, 0}, {to_server_.get(), POLLIN, 0}};
+        ::poll(both, 2, 10);
+        if (both[0].revents != 0) pass(from_client_, to_server_, 4096);
+        if (both[1].revents != 0) pass(to_server_, from_client_, 4096);
+      }
+    });
+    client = connecting->shake_hands(UniqueFd(near[0]), after_seconds(kPatienceSeconds)).value().stream;
+    accepted.join();
+    done = true;
+    relay.join();
+  }
+  /// Lets so many bytes, at most, come to the server.
+  size_t pass(size_t bytes) const { return pass(from_client_, to_server_, bytes); }
+
+ private:
+  static size_t pass(const UniqueFd& from, const UniqueFd& to, size_t bytes) {
+    ByteVector held(bytes);
+    const ssize_t got = ::recv(from.get(), held.data(), held.size(), MSG_DONTWAIT);
+    return got <= 0
+               ? 0
+               : static_cast<size_t>(std::max<ssize_t>(::send(to.get(), held.data(), static_cast<size_t>(got), 0), 0));
+  }
+  UniqueFd from_client_, to_server_;
+};
+
+TEST(TlsStream, GivesWhatIsThereWithoutWaitingForTheRestOfARecord) {
+  const RelayedStreams streams;
+  ByteVector into(100);
+  EXPECT_FALSE(streams.server->read_some_now(into).value());
+  EXPECT_FALSE(streams.server->has_input());
+  const ByteVector sent = random_bytes(40, 1);
+  const std::array<ByteSpan, 1> parts{ByteSpan(sent)};
+  ASSERT_TRUE(streams.client->write(parts, after_seconds(kPatienceSeconds)).ok());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(streams.pass(10), 10u);
+    EXPECT_FALSE(streams.server->read_some_now(into).value()) << i;
+    EXPECT_TRUE(streams.server->has_input()) << i;
+    streams.server->rest();
+  }
+  ASSERT_GT(streams.pass(1000), 0u);
+  EXPECT_EQ(streams.server->read_some_now(into).value(), sent.size());
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), into.begin()));
+  EXPECT_FALSE(streams.server->read_some_now(into).value());
 }
 #endif
 

@@ -14,6 +14,8 @@ namespace {
 // data bytes u32 | CRC of the fields u32 | CRC of the data u32 | reserved u32 | CRC of the header u32
 constexpr std::string_view kMagic = "VRVP";
 constexpr size_t kCrcAt = kWireHeaderBytes - 4;
+/// Enough for what has a path or two.
+constexpr size_t kFewFieldsBytes = 4_KiB;
 constexpr unsigned kKnownFlags = WireHeader::kReply | WireHeader::kMore | WireHeader::kAgain | WireHeader::kDescriptor;
 }  // namespace
 
@@ -73,17 +75,29 @@ Status Wire::send_with(int descriptor, WireHeader header, ByteSpan fields, ByteS
   return passes ? stream_->write_with(descriptor, parts, deadline) : stream_->write(parts, deadline);
 }
 
+Result<Wire::Begun> Wire::advance(std::optional<Deadline> deadline) {
+  if (!header_) {
+    VARVE_ASSIGN(const Filled filled, fill(raw_, header_bytes_, deadline));
+    if (filled == Filled::closed) return header_bytes_ > 0 ? Result<Begun>(cut_off()) : Begun::closed;
+    if (filled == Filled::not_yet) return has_begun() ? Begun::partly : Begun::nothing;
+    VARVE_ASSIGN(header_, decode_wire_header(raw_));
+    fields_bytes_ = 0;
+  }
+  // Whoever holds many connections has no memory for many fields of each.
+  if (!deadline && header_->fields_bytes > kFewFieldsBytes) return Begun::header;
+  fields_.resize(header_->fields_bytes);
+  VARVE_ASSIGN(const Filled filled, fill(fields_, fields_bytes_, deadline));
+  if (filled == Filled::closed) return cut_off();
+  return filled == Filled::wholly ? Begun::whole : Begun::partly;
+}
+
 Result<Wire::Head> Wire::receive_head(Deadline deadline) {
+  VARVE_ASSIGN(const Begun begun, advance(deadline));
   Head head;
-  std::byte raw[kWireHeaderBytes];
-  VARVE_ASSIGN(const size_t got, receive(raw, deadline));
-  head.closed = got == 0;
+  head.closed = begun == Begun::closed;
   if (head.closed) return head;
-  if (got < sizeof raw) return cut_off();
-  VARVE_ASSIGN(head.header, decode_wire_header(raw));
-  fields_.resize(head.header.fields_bytes);
-  VARVE_ASSIGN(const size_t fields_got, receive(fields_, deadline));
-  if (fields_got < fields_.size()) return cut_off();
+  head.header = *std::exchange(header_, std::nullopt);
+  header_bytes_ = 0;
   if (crc32c(fields_) != head.header.fields_crc) return Status::corrupt("a message does not match its checksum");
   head.fields = fields_;
   return head;
@@ -91,20 +105,26 @@ Result<Wire::Head> Wire::receive_head(Deadline deadline) {
 
 Status Wire::receive_data(const WireHeader& header, MutableByteSpan into, Deadline deadline) {
   if (into.size() != header.data_bytes) return Status::internal("the place for a message's data has another size");
-  VARVE_ASSIGN(const size_t got, receive(into, deadline));
-  if (got < into.size()) return cut_off();
+  size_t done = 0;
+  VARVE_ASSIGN(const Filled filled, fill(into, done, deadline));
+  if (filled == Filled::closed) return cut_off();
   if (crc32c(into) != header.data_crc) return Status::corrupt("the data of a message do not match their checksum");
   return {};
 }
 
-Result<size_t> Wire::receive(MutableByteSpan into, Deadline deadline) {
-  size_t done = 0;
+Result<Wire::Filled> Wire::fill(MutableByteSpan into, size_t& done, std::optional<Deadline> deadline) {
   while (done < into.size()) {
-    VARVE_ASSIGN(const size_t got, stream_->read_some(into.subspan(done), deadline));
-    if (got == 0) break;
-    done += got;
+    std::optional<size_t> got;
+    if (deadline) {
+      VARVE_ASSIGN(got, stream_->read_some(into.subspan(done), *deadline));
+    } else {
+      VARVE_ASSIGN(got, stream_->read_some_now(into.subspan(done)));
+    }
+    if (!got) return Filled::not_yet;
+    if (*got == 0) return Filled::closed;
+    done += *got;
   }
-  return done;
+  return Filled::wholly;
 }
 
 }  // namespace varve

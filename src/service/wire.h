@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/bytes.h"
@@ -49,9 +50,18 @@ class Wire {
   /// The same with a descriptor, if the stream passes them; -1: none.
   Status send_with(int descriptor, WireHeader header, ByteSpan fields, ByteSpan data, Deadline deadline);
 
+  /// How much has come of the next header and its fields. `header`: that alone, of fields that are many.
+  enum class Begun : uint8_t { nothing, partly, header, whole, closed };
+  /// Takes what has come of them, without waiting, to receive the rest in another call.
+  Result<Begun> begin_head() { return advance(std::nullopt); }
+  /// After `header` or `whole`: the header that has come.
+  const WireHeader& coming() const { return *header_; }
+  /// Whether a frame has come in part, as far as begin_head() has met it.
+  bool has_begun() const { return header_bytes_ > 0 || stream_->has_input(); }
+
   struct Head {
     WireHeader header;
-    ByteSpan fields;      ///< until the next receive_head()
+    ByteSpan fields;      ///< until the next frame's are received
     bool closed = false;  ///< the other side has closed instead, between two frames
   };
   /// The descriptor that came with the last header that says so; invalid: none came.
@@ -61,18 +71,28 @@ class Wire {
   /// The data of the frame, straight into `into`, which is as large as header.data_bytes says.
   Status receive_data(const WireHeader& header, MutableByteSpan into, Deadline deadline);
 
-  /// Between two frames: as those of the stream.
+  /// As that of the stream.
+  bool takes_output() const { return stream_->takes_output(); }
+  /// Between two frames: as that of the stream.
   bool has_input() const { return stream_->has_input(); }
+  /// Between two frames, or after begin_head(): as that of the stream.
   void rest() {
-    ByteVector().swap(fields_);
+    if (!header_) ByteVector().swap(fields_);
     stream_->rest();
   }
 
  private:
-  /// Returns how much came before the other side closed.
-  Result<size_t> receive(MutableByteSpan into, Deadline deadline);
+  enum class Filled : uint8_t { not_yet, wholly, closed };
+  /// Goes on to fill `into`, of which `done` bytes are there. Without a deadline it does not wait: not_yet.
+  Result<Filled> fill(MutableByteSpan into, size_t& done, std::optional<Deadline> deadline);
+  /// Receives more of header and fields; with a deadline, all of it.
+  Result<Begun> advance(std::optional<Deadline> deadline);
 
   const std::unique_ptr<ByteStream> stream_;
+  // Of the frame that is coming.
+  std::byte raw_[kWireHeaderBytes] = {};
+  size_t header_bytes_ = 0, fields_bytes_ = 0;  ///< that have come
+  std::optional<WireHeader> header_;            ///< once it has come
   ByteVector fields_;
 };
 

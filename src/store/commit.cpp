@@ -96,7 +96,16 @@ Result<bool> WriterLease::give_up(Backend& backend, const std::string& path, dou
   const Result<ByteVector> raw = backend.read_record(path, kSetRecordBytesMax);
   if (raw.status().code() == StatusCode::not_found) return true;
   VARVE_TRY(raw.status());
-  if (!is_plain(as_text(*raw)) && silent_seconds < backend.records().late_commit_seconds()) return false;
+  if (!is_plain(as_text(*raw))) {
+    const double late_seconds = backend.records().late_commit_seconds();
+    if (silent_seconds < late_seconds) return false;
+    // That was seen before: it may say what is to be committed since a moment ago.
+    const Result<FileStatus> status = backend.status(path);
+    if (status.status().code() == StatusCode::not_found) return true;
+    VARVE_TRY(status.status());
+    VARVE_ASSIGN(const int64_t now_ns, backend.records().now());
+    if (static_cast<double>(now_ns - status->modified_ns) * 1e-9 < late_seconds) return false;
+  }
   VARVE_TRY(backend.records().remove_unchanged(path, *raw));
   return backend.status(path).status().code() == StatusCode::not_found;
 }
@@ -243,8 +252,11 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
         part.match != set.match) {
       return Status::invalid_argument("the parts of a set were saved with different options", name.to_string());
     }
+    // One may be left of an earlier run, or of what this one has made of the step before it went back.
+    if (part.run != set.run || part.number != set.number) {
+      return Status::corrupt("the parts are of different sets of this step", name.to_string());
+    }
     set.created_s = std::max(set.created_s, part.created_s);
-    set.number = std::max(set.number, part.number);
     set.rank_count += part.rank_count;
     set.file_count += part.file_count;
     set.raw_bytes += part.raw_bytes;

@@ -239,11 +239,12 @@ Result<Needs> needs_of_sets(const Store& store, bool certain) {
   VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
   // Who commits a set anew rests on a set or a pin that is there (a rename, and who brings a pinned set back), and
   // looks for it once his lease says what he is about to commit. If somebody dropped it before it was come to here,
-  // that lease is there by now, or the new set.
-  for (size_t known = done.size() + 1; known != done.size();) {
-    known = done.size();
+  // that lease is there by now, or the new set, or its pin.
+  for (size_t known = done.size() + pins_done.size() + 1; known != done.size() + pins_done.size();) {
+    known = done.size() + pins_done.size();
     VARVE_TRY(mark_leases(store, gathered));
     VARVE_TRY(mark_sets(store, gathered, certain, done));
+    VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
   }
   return gathered.joined();
 }

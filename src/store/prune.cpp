@@ -349,8 +349,9 @@ class Pruner {
                                      [&, id = id](const auto& lease) { return WriterLease::owns(lease.first, id); });
       if (!owned && !victims.contains(id)) candidates.push_back(id);
     }
-    const bool merges = options_.wait_seconds > 0 && options_.live_share_min > 0;
-    const VictimRules rules{options_.live_share_min, merges ? options_.merge_below_bytes : 0};
+    const double live_share_min = protects_arenas() ? 0 : options_.live_share_min;
+    const bool merges = options_.wait_seconds > 0 && live_share_min > 0;
+    const VictimRules rules{live_share_min, merges ? options_.merge_below_bytes : 0};
     VARVE_ASSIGN(const std::set<ArenaId> chosen, choose_victims(store_, candidates, needs, rules, progress_));
     VARVE_ASSIGN(Marks marks, mark(chosen, victims));
     VARVE_ASSIGN(auto unaware, leases());
@@ -361,6 +362,14 @@ class Pruner {
       VARVE_TRY(tell_unaware(marks, unaware));
     }
     return victims;
+  }
+
+  /// Whether other nodes rely on arenas of this one as they are, each of which is part of what rebuilds theirs. Of a
+  /// store on servers nobody does, and they refuse to look.
+  bool protects_arenas() const {
+    const Result<std::vector<DirectoryEntry>> sets = backend_.list(join_path(store_.path(), kRedundancyFolder));
+    if (sets.ok()) return !sets->empty();
+    return sets.status().code() != StatusCode::not_found && sets.status().code() != StatusCode::permission_denied;
   }
 
   using Marks = std::map<ArenaId, std::unique_ptr<HeldRecord>>;
@@ -469,8 +478,16 @@ class Pruner {
       if (over) break;
       if (!waiting.empty()) sleep_for(std::chrono::milliseconds(20));
     }
+    std::erase_if(waiting, [this](const auto& lease) { return holds_record(lease.first); });
     writers_remain_ = !waiting.empty();
     return {};
+  }
+
+  /// Whether the writer has said all that it will refer to, so that this is known, whatever becomes of it. In a bucket
+  /// such a lease stays for an hour, where a commit may yet take effect.
+  bool holds_record(const std::string& lease) const {
+    const Result<ByteVector> raw = backend_.read_record(join_path(store_.writers_path(), lease), kSetRecordBytesMax);
+    return raw.ok() && !WriterLease::is_plain(as_text(*raw)) && decode_set_record(*raw, store_.score()).ok();
   }
 
   Status remove_victims(const std::set<ArenaId>& victims, const Needs& needs) {

@@ -165,6 +165,41 @@ TEST_F(Prune, LeavesArenasAloneThatAreMostlyNeeded) {
   EXPECT_TRUE(holds({"a", 2}, numbers_between(1, 70)));
 }
 
+TEST_F(Prune, RewritesNothingWhereArenasProtectOtherNodes) {
+  save({"a", 1}, numbers_between(1, 100));
+  save({"a", 2}, {3, 50, 99});
+  save({"b", 1}, numbers_between(201, 300));
+  drop({"a", 1});
+  ASSERT_TRUE(fs.create_directory("/s/redundancy").ok());
+  ASSERT_TRUE(fs.create_directory("/s/redundancy/b@1").ok());
+  PruneReport report = prune();
+  EXPECT_EQ(report.removed_arenas, 0u);
+  EXPECT_EQ(report.rewritten_packs, 0u);
+  // Of which nobody needs anything goes.
+  drop({"b", 1});
+  EXPECT_EQ(prune().removed_arenas, 1u);
+  ASSERT_TRUE(fs.remove_directory("/s/redundancy/b@1").ok());
+  report = prune();
+  EXPECT_EQ(report.removed_arenas, 1u);
+  EXPECT_GT(report.rewritten_packs, 0u);
+  EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
+}
+
+TEST_F(Prune, RewritesAlsoWhereNobodyMayAskWhetherArenasProtectOtherNodes) {
+  struct Server final : ForwardingFileSystem {
+    using ForwardingFileSystem::ForwardingFileSystem;
+    Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
+      if (path == "/s/redundancy") return Status(StatusCode::permission_denied, "not a path of a store");
+      return ForwardingFileSystem::list(path);
+    }
+  } server(fs);
+  save({"a", 1}, numbers_between(1, 100));
+  save({"a", 2}, {3, 50, 99});
+  drop({"a", 1});
+  EXPECT_EQ(prune_store(*Store::open(server, "/s").value(), at_once())->removed_arenas, 1u);
+  EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
+}
+
 TEST_F(Prune, ComesToRest) {
   save({"a", 1}, numbers_between(1, 100));
   save({"a", 2}, {3, 50, 99});
@@ -491,6 +526,12 @@ TEST_F(PruneOfSmallArenas, LeavesWhatTheNewestSetNeeds) {
 }
 
 TEST_F(PruneOfSmallArenas, LeavesThemIfItMustNotWaitForWriters) { EXPECT_EQ(prune().removed_arenas, 0u); }
+
+TEST_F(PruneOfSmallArenas, LeavesThemIfTheyProtectOtherNodes) {
+  ASSERT_TRUE(fs.create_directory("/s/redundancy").ok());
+  ASSERT_TRUE(fs.create_directory("/s/redundancy/a@50").ok());
+  EXPECT_EQ(prune(merging()).removed_arenas, 0u);
+}
 
 TEST_F(PruneOfSmallArenas, LeavesLargeOnes) {
   PruneOptions options = merging();

@@ -380,6 +380,49 @@ TEST_F(RemarksOfSets, APinnedSetIsReplacedByNobody) {
   EXPECT_TRUE(check(1, 101).ok());
 }
 
+// As above, and the new name is pinned, then dropped by somebody who had looked for pins before: all while the prune
+// takes its last looks.
+TEST_F(RemarksOfSets, APinOfWhatIsRenamedBesideAPruneKeepsIt) {
+  // Of the prune: what lies between its first look at the sets and its last.
+  constexpr uint64_t kLeastBetween = 4, kMostBetween = 12;
+  const SetName old_name{"old", 1}, new_name{"new", 1};
+  bool came_to_it = true;
+  for (uint64_t at = 0, number = 4'000'000; came_to_it; ++at) {
+    for (uint64_t later = at + kLeastBetween; later <= at + kMostBetween; ++later, number += 100) {
+      save_half(old_name, number);
+      HeldAtCommit held(fs, "new");
+      const auto renames = Store::open(held, "/s").value();
+      std::thread renamer;
+      Status pinned = Status::cancelled();
+      PausedFileSystem drops_old(fs, at, [&] {
+        renamer = std::thread([&] {
+          (void)rename_job(*renames, "old", "new");
+          held.came.release();  // if it failed before
+        });
+        held.came.acquire();
+        (void)Catalog(*store).remove(old_name);
+      });
+      PausedFileSystem drops_new(drops_old, later, [&] {
+        held.go_on.release(100);
+        renamer.join();
+        pinned = Remarks(*store).pin(new_name);
+        fs.remove("/s/sets/new/1.set").ignore("the rename has failed");
+      });
+      ASSERT_TRUE(prune_store(*Store::open(drops_new, "/s").value(), thorough()).ok()) << at << ", " << later;
+      came_to_it = drops_old.paused();
+      held.go_on.release(100);
+      if (renamer.joinable()) renamer.join();
+      if (pinned.ok()) {
+        ASSERT_TRUE(Remarks(*store).unpin(new_name).ok()) << at << ", " << later;
+        EXPECT_TRUE(test::check_numbers(*store, new_name, numbers_between(number, number + 30)).ok())
+            << at << ", " << later;
+      }
+      for (const SetName& name : {old_name, new_name}) (void)Catalog(*store).remove(name);
+      ASSERT_TRUE(prune().ok()) << at << ", " << later;
+    }
+  }
+}
+
 TEST_F(RemarksOfSets, ARenameTouchesNothingIfAStepIsTaken) {
   ASSERT_TRUE(test::save_numbers(*store, {"other", 2}, numbers_between(1, 5)).ok());
   EXPECT_EQ(rename_job(*store, "job", "other").code(), StatusCode::already_exists);

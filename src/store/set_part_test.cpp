@@ -29,11 +29,11 @@ struct Parts : testing::Test {
 
   /// Publishes a part that consists of these numbered chunks.
   Status publish(const PartName& name, const std::vector<uint64_t>& numbers, const std::string& scheme = "aware",
-                 uint64_t number = 0) {
-    return publish_in(*store, name, numbers, scheme, number);
+                 uint64_t number = 0, const UniqueId& made_by = {}) {
+    return publish_in(*store, name, numbers, scheme, number, made_by);
   }
   static Status publish_in(const Store& in, const PartName& name, const std::vector<uint64_t>& numbers,
-                           const std::string& scheme = "aware", uint64_t number = 0) {
+                           const std::string& scheme = "aware", uint64_t number = 0, const UniqueId& made_by = {}) {
     SetMaker maker(in);
     VARVE_ASSIGN(LeafLink root, test::lay_numbers(in, maker, numbers));
     VARVE_TRY(maker.seal());
@@ -41,6 +41,7 @@ struct Parts : testing::Test {
     record.name = name.set;
     record.scheme = scheme;
     record.number = number;
+    record.run = made_by;
     record.rank_count = record.file_count = 1;
     record.raw_bytes = numbers.size() * test::kNumberedChunkBytes;
     record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
@@ -153,6 +154,23 @@ TEST_F(Parts, ThatWereSavedWithOtherOptionsAreRefused) {
   ASSERT_TRUE(publish(part(7, 1), {2}, "agnostic").ok());
   EXPECT_EQ(complete(7).code(), StatusCode::invalid_argument);
   EXPECT_TRUE(Catalog(*store).sets().value().empty());
+}
+
+TEST_F(Parts, OfDifferentSetsOfTheStepAreRefused) {
+  // One is left of what the run had made of the step before it went back, or was brought here for an earlier run.
+  for (const auto& [number, made_by] : {std::pair(uint64_t{3}, kRun), std::pair(uint64_t{4}, kOtherRun)}) {
+    ASSERT_TRUE(publish(part(7, 0), {1}, "aware", number, made_by).ok());
+    ASSERT_TRUE(publish(part(7, 1), {2}, "aware", 4, kRun).ok());
+    EXPECT_EQ(complete(7).code(), StatusCode::corrupt);
+    EXPECT_TRUE(Catalog(*store).sets().value().empty());
+    EXPECT_EQ(part_count(), 2u) << "none of them is taken for used";
+    EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
+    for (const uint32_t ordinal : {0u, 1u}) ASSERT_TRUE(remove_part(*store, part(7, ordinal)).ok());
+  }
+  for (const uint32_t ordinal : {0u, 1u}) ASSERT_TRUE(publish(part(7, ordinal), {ordinal}, "aware", 4, kRun).ok());
+  ASSERT_TRUE(complete(7).ok());
+  EXPECT_EQ(Catalog(*store).read({"job", 7})->number, 4u);
+  EXPECT_EQ(Catalog(*store).read({"job", 7})->run, kRun);
 }
 
 TEST_F(Parts, SurviveAPowerCutAsSoonAsTheyArePublished) {

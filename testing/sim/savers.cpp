@@ -99,7 +99,8 @@ void SaverStory::note(const std::string& what, const Status& outcome, bool may_f
 }
 
 bool SaverStory::is_anywhere(CommandLevels& levels, const SetName& name) {
-  return find_set(levels.levels(), name) != nullptr;
+  const Result<const Store*> found = find_set(levels.levels(), name);
+  return found.ok() && *found != nullptr;
 }
 
 void SaverStory::look_once(const std::string& job, Originals& originals, bool removes, bool may_fail) {

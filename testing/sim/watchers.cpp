@@ -195,7 +195,7 @@ void WatchStory::add_to(uint64_t step, const std::string& name) {
 
 WatchDuty WatchStory::duty_of(CommandLevels& levels) {
   WatchDuty duty;
-  duty.save = [this, &levels](const FoundSet& set, const SetName& name, ProgressSink& progress) {
+  duty.save = [this, &levels](const SetToSave& set, const SetName& name, ProgressSink& progress) {
     SaveOptions options;
     options.job = name.job;
     options.step = name.step;
@@ -203,7 +203,8 @@ WatchDuty WatchStory::duty_of(CommandLevels& levels) {
     options.thread_count = 1;
     options.memory_bytes = 32 << 20;
     options.direct_io = false;
-    return save_files(levels.for_saving(), set.folder, set.files, name, options, *layouts_, progress);
+    return save_files(levels.for_saving(), set.folder, set.files, name, options, *layouts_, progress,
+                      set.check_as_found);
   };
   duty.bring_along = [this, &levels](const SetName& name, ProgressSink& progress) -> Status {
     const Onward onward = levels.bring_along(name.job, progress);

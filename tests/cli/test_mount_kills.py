@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import time
 import unittest
 
 from mounting import MountTest, wait_for
-from support import NIGHTLY, SAMPLE, compressible_bytes, snapshot
+from support import NIGHTLY, SAMPLE, compressible_bytes, default_signals, snapshot
 
 KILLS = 50 if NIGHTLY else 5
 
@@ -41,6 +42,23 @@ try:
 except OSError as error:
     say("failed", error.errno)
 """
+
+
+# Writes half of a file, and leaves it open.
+HALF_WRITER = """
+import os, sys, threading, time
+descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
+os.write(descriptor, b"the first half")
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+print("written", flush=True)
+os._exit(int(sys.stdin.read()))
+"""
+
+
+def without_core():
+    default_signals()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def contents_of(seed):
@@ -158,6 +176,48 @@ class AfterAKill(MountTest):
             file.write(b", and the second")
         self.varve("seal", self.job / "2")
         self.assertEqual((self.job / "2" / "file").read_bytes(), b"the first half, and the second")
+
+    def test_what_a_killed_program_has_not_closed_is_not_sealed_by_itself(self):
+        mounted = self.mount("--seal-after", "0.2")
+        for step, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)):
+            for threads in (0, 4):
+                folder = self.job / str(10 * step + threads)
+                folder.mkdir(parents=True)
+                writer = self.write_half(folder, threads)
+                writer.send_signal(number)
+                self.assertEqual(writer.wait(timeout=30), -number)
+                self.assertTrue(wait_for(lambda: "unfinished" in self.varve("seal", "--status", folder)), folder)
+                self.assertIn(f"run/{folder.name} is not finished: a program was killed", self.log_text())
+        time.sleep(1.5)
+        self.assertEqual(self.sets(), [])
+        self.unmount(mounted)
+        self.mount("--seal-after", "0.2")
+        time.sleep(1.5)
+        self.assertEqual(self.sets(), [], "also not by the next mount")
+        with open(self.job / "0" / "file", "ab") as file:
+            file.write(b", and the second")
+        self.varve("seal", self.job / "0")
+        self.assertEqual((self.job / "0" / "file").read_bytes(), b"the first half, and the second")
+
+    def test_what_a_program_leaves_to_the_kernel_to_close_is_sealed_by_itself(self):
+        self.mount("--seal-after", "0.2")
+        for step, status in enumerate((0, 3)):
+            for threads in (0, 4):
+                folder = self.job / str(10 * step + threads)
+                folder.mkdir(parents=True)
+                writer = self.write_half(folder, threads)
+                writer.communicate(str(status).encode(), timeout=30)
+                self.assertEqual(writer.returncode, status)
+                self.assertTrue(wait_for(lambda: f"run@{folder.name}" in self.sets()), folder)
+
+    def write_half(self, folder, threads):
+        """A process with half a file written; it ends with the status that it is told, and closes nothing."""
+        writer = subprocess.Popen([sys.executable, "-c", HALF_WRITER, folder / "file", str(threads)], cwd="/",
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=without_core)
+        self.addCleanup(writer.communicate)
+        self.addCleanup(writer.kill)
+        self.assertEqual(writer.stdout.readline(), b"written\n")
+        return writer
 
     def test_sets_of_another_run_of_the_machine_are_not_sealed_by_themselves(self):
         mounted = self.mount("--seal-after", "0")

@@ -190,6 +190,8 @@ class Watching(WatchTest):
 
     def test_says_what_makes_no_sense(self):
         self.fails(USAGE, "watch", self.run_folder, "--pattern", "restart.{step}.{step}")
+        self.assertIn("{rank}", self.fails(USAGE, "watch", self.run_folder, "--pattern", "restart.{foo}"))
+        self.assertIn("did you mean openfoam?", self.fails(USAGE, "watch", self.run_folder, "--pattern", "openfom"))
         self.fails(USAGE, "watch", self.run_folder, "--nodes", "2")
         self.fails(3, "watch", self.work / "none")
 
@@ -228,7 +230,7 @@ class AtASite(WatchTest):
         log = self.work / "log"
         self.write("bin/logger", f'#!/bin/sh\necho "$@" >> {log}\n'.encode()).chmod(0o755)
         environment = self.environment(
-            SLURM_JOB_ID="77", SLURM_JOB_USER="root", VARVE_SCRATCH=str(self.work / "scratch"),
+            SLURM_JOB_ID="77", SLURM_JOB_USER="root", SLURM_JOB_NUM_NODES="1", VARVE_SCRATCH=str(self.work / "scratch"),
             VARVE_SITE_STORE=str(self.work / "stores"),
             PATH=f"{self.work / 'bin'}:{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}")
         epilog = lambda: subprocess.run([self.EXAMPLES / "slurm_epilog.sh"], env=environment, check=True, timeout=60)
@@ -242,6 +244,16 @@ class AtASite(WatchTest):
         self.assertTrue((folder / "out1").exists())
         self.assertIn("job 77: ", log.read_text())
         self.assertIn("left out 1 set: job-77@1", log.read_text())
+        # Of several nodes, each has its own sets.
+        shutil.rmtree(folder)
+        del environment["SLURM_JOB_NUM_NODES"]
+        for node in (0, 1):
+            self.write(folder / "out1" / f"data.{node}", f"of node {node}".encode())
+            environment["SLURMD_NODENAME"] = f"n{node}"
+            epilog()
+            self.assertFalse(folder.exists())
+        for node in (0, 1):
+            self.assertEqual(self.varve("cat", f"job-77-n{node}@1:data.{node}"), f"of node {node}")
 
     def test_the_service_calls_what_there_is(self):
         text = (self.EXAMPLES / "varve-watch@.service").read_text()

@@ -35,6 +35,17 @@ class OneFailingListing final : public ForwardingFileSystem {
   int left_;
 };
 
+/// Nothing that lies in a folder can be read.
+class UnreadableFolder final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (!folder.empty() && path.starts_with(folder)) return Status::io_error("cannot read", path);
+    return ForwardingFileSystem::open_read(path);
+  }
+  std::string folder;
+};
+
 Result<std::unique_ptr<CommandLevels>> open_levels(const SessionPlace& place, const std::string& levels,
                                                    CommandLevels::Use use, FileSystem& files = posix_file_system()) {
   CommandLevels::World world;
@@ -78,6 +89,21 @@ TEST(LevelsOfACommand, KeepAllSetsWhileNobodyCanSayWhatIsOwed) {
     for (const uint64_t step : {1, 2}) EXPECT_TRUE(onward.owed.contains(step)) << "listing " << number;
     EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "listing " << number;
   }
+}
+
+TEST(LevelsOfACommand, DoNotSayThatNobodyHasASetIfOneOfThemCannotBeAsked) {
+  const SessionPlace place;
+  save_two_and_die(place);
+  const std::string far = place.folder / "far";
+  UnreadableFolder files(posix_file_system());
+  const auto levels =
+      open_levels(place, "dir:" + place.store + "; dir:" + far, CommandLevels::Use::save, files).value();
+  const Store* const near = levels->nearest();
+  EXPECT_EQ(find_set(levels->levels(), {"job", 2}).value(), near);
+  EXPECT_EQ(find_set(levels->levels(), {"job", 3}).value(), nullptr);
+  files.folder = far;
+  EXPECT_EQ(find_set(levels->levels(), {"job", 2}).value(), near) << "a nearer one has it";
+  EXPECT_EQ(find_set(levels->levels(), {"job", 3}).status().code(), StatusCode::io_error);
 }
 
 TEST(LevelsOfACommand, FindTheMemoryOfADeadRunByWhateverPathTheStoreIsNamed) {

@@ -160,6 +160,7 @@ class RunsOnNodes : public testing::Test {
   void run(const Shape& shape, const std::function<void(RunSession&, State&)>& act) const {
     run_ranks(shape.ranks, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
       SessionOptions options = place.options();
+      options.job = job;
       options.store.reset();
       options.levels = levels;
       options.group = "node";
@@ -235,6 +236,7 @@ class RunsOnNodes : public testing::Test {
 
   SessionPlace place;
   std::string local = place.folder / "local", far = place.folder / "far", levels = "local:" + local;
+  std::string job = "job";
   bool messages = true;
 };
 
@@ -354,6 +356,20 @@ TEST_F(AnElasticRestartOverNodes, SaysWhatIsLostAndTakesAnOlderStepOrAFartherLev
 class AnElasticRestartWithRedundancy : public RunsOnNodes {
  protected:
   size_t folders() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(local), {})); }
+  /// A run of six ranks on three nodes makes steps 1 and 2, and one of four on two nodes is killed that goes on.
+  void leave_a_stand_in() const {
+    save({6, 3}, 1, 2);
+    run_and_kill([&] {
+      std::atomic<uint32_t> begun = 0;
+      run({4, 2}, [&](RunSession& session, State& state) {
+        ASSERT_EQ(session.restart().value(), 2u);
+        state.expect(2, 6);
+        if (++begun == 4) ::kill(::getpid(), SIGKILL);
+        ::pause();
+      });
+    });
+    ASSERT_EQ(folders(), 4u);
+  }
 };
 
 TEST_F(AnElasticRestartWithRedundancy, RebuildsWhatANodeHasLostForAnotherNumberOfRanks) {
@@ -391,20 +407,21 @@ TEST_F(AnElasticRestartWithRedundancy, TakesFewerNodesThanThereWere) {
 
 TEST_F(AnElasticRestartWithRedundancy, TakesWhatStandsInForANodeFromARunThatWasKilled) {
   levels = "local:" + local + "; partner";
-  save({6, 3}, 1, 2);
-  run_and_kill([&] {
-    std::atomic<uint32_t> begun = 0;
-    run({4, 2}, [&](RunSession& session, State& state) {
-      ASSERT_EQ(session.restart().value(), 2u);
-      state.expect(2, 6);
-      if (++begun == 4) ::kill(::getpid(), SIGKILL);
-      ::pause();
-    });
-  });
-  EXPECT_EQ(folders(), 4u);
+  leave_a_stand_in();
   EXPECT_EQ(expect({2, 2}, 2, 6), "") << "nothing has to be rebuilt again";
   EXPECT_EQ(folders(), 3u);
   EXPECT_EQ(expect({3, 3}, 2, 6), "");
+}
+
+TEST_F(AnElasticRestartWithRedundancy, LeavesAloneWhatStandsInForANodeForAnotherJob) {
+  levels = "local:" + local + "; partner";
+  leave_a_stand_in();
+  job = "job-1";
+  save({3, 3}, 1, 1);
+  EXPECT_EQ(folders(), 4u);
+  job = "job";
+  EXPECT_EQ(expect({2, 2}, 2, 6), "") << "nothing has to be rebuilt again";
+  EXPECT_EQ(folders(), 3u);
 }
 
 TEST_F(AnElasticRestartWithRedundancy, SaysThatTooMuchIsLost) {

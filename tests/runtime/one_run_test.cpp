@@ -9,6 +9,7 @@
 
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
+#include "runtime/switched_file_system.h"
 
 namespace varve {
 namespace {
@@ -18,12 +19,29 @@ using test::Model;
 using test::model_at;
 using test::run_ranks;
 using test::SessionPlace;
+using test::SwitchedFileSystem;
 
 constexpr size_t kCells = 5'000;
+
+/// The sessions and models of two ranks of a run.
+struct RunOfTwo {
+  std::vector<std::unique_ptr<RunSession>> sessions = std::vector<std::unique_ptr<RunSession>>(2);
+  std::vector<Model> models = {Model(0, kCells), Model(1, kCells)};
+
+  void on_both(const std::function<void(RunSession&)>& body) {
+    std::thread second([&] { body(*sessions[1]); });
+    body(*sessions[0]);
+    second.join();
+  }
+  void end() {
+    on_both([](RunSession& session) { session.finish(std::chrono::minutes(1)).ignore("it may have failed before"); });
+  }
+};
 
 struct TwoRuns : testing::Test {
   SessionPlace place;
   ManualClock clock;
+  FileSystem* files = &posix_file_system();  ///< of what is opened next
 
   /// On another node, so that the runs do not meet in memory.
   SessionOptions elsewhere() const {
@@ -37,8 +55,24 @@ struct TwoRuns : testing::Test {
     SessionEnvironment environment;
     environment.sources.environment.clear();
     environment.clock = &clock;
+    environment.files = files;
     options.group = "rank";
     return RunSession::open(std::move(ranks), options, environment);
+  }
+  bool begin(RunOfTwo& run, const SessionOptions& options) {
+    run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      auto opened = open(std::move(ranks), options);
+      ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+      run.sessions[rank] = std::move(*opened);
+      ASSERT_TRUE(protect(*run.sessions[rank], run.models[rank]).ok());
+    });
+    return run.sessions[0] && run.sessions[1];
+  }
+  /// Elsewhere, whoever has the job.
+  SessionOptions ruthless() const {
+    SessionOptions options = elsewhere();
+    options.take_over = true;
+    return options;
   }
   bool is_leased() const { return std::filesystem::exists(place.store + "/runs/job.lease"); }
 };
@@ -60,37 +94,11 @@ TEST_F(TwoRuns, OfAJobAreOneTooMany) {
   EXPECT_TRUE(Session::open(elsewhere()).ok());
 }
 
-/// The sessions and models of two ranks of a run.
-struct RunOfTwo {
-  std::vector<std::unique_ptr<RunSession>> sessions = std::vector<std::unique_ptr<RunSession>>(2);
-  std::vector<Model> models = {Model(0, kCells), Model(1, kCells)};
-
-  void on_both(const std::function<void(RunSession&)>& body) {
-    std::thread second([&] { body(*sessions[1]); });
-    body(*sessions[0]);
-    second.join();
-  }
-  void end() {
-    on_both([](RunSession& session) { session.finish(std::chrono::minutes(1)).ignore("it may have failed before"); });
-  }
-};
-
 TEST_F(TwoRuns, AreOneAfterTheSecondHasTakenTheJobOver) {
-  const auto begin = [&](RunOfTwo& run, const SessionOptions& options) {
-    run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
-      auto opened = open(std::move(ranks), options);
-      ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-      run.sessions[rank] = std::move(*opened);
-      ASSERT_TRUE(protect(*run.sessions[rank], run.models[rank]).ok());
-    });
-    return run.sessions[0] && run.sessions[1];
-  };
   RunOfTwo first, second;
   ASSERT_TRUE(begin(first, place.options()));
   first.on_both([](RunSession& session) { EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok()); });
-  SessionOptions ruthless = elsewhere();
-  ruthless.take_over = true;
-  ASSERT_TRUE(begin(second, ruthless));
+  ASSERT_TRUE(begin(second, ruthless()));
   second.on_both([](RunSession& session) { EXPECT_EQ(session.restart().value(), 1u); });
   clock.advance(1000);  // the first one was paused
   first.on_both([](RunSession& session) {
@@ -106,6 +114,37 @@ TEST_F(TwoRuns, AreOneAfterTheSecondHasTakenTheJobOver) {
   second.end();
   EXPECT_FALSE(is_leased());
   EXPECT_EQ(test::steps_at(place.store), (std::vector<uint64_t>{1, 2, 3}));
+}
+
+TEST_F(TwoRuns, HaveOneThatBringsSetsToAFartherLevel) {
+  const std::string far = place.folder / "far";
+  SwitchedFileSystem slow;
+  slow.only_below(far);
+  files = &slow;
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "dir:" + place.store + "; dir:" + far + " keep=1";
+  RunOfTwo first, second;
+  ASSERT_TRUE(begin(first, options));
+  first.on_both([](RunSession& session) { EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok()); });
+  while (!first.sessions[0]->progress().levels.at(1).newest) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  slow.set(SwitchedFileSystem::Mode::held);
+  first.on_both([](RunSession& session) { EXPECT_TRUE(session.checkpoint(2, Persistence::now).ok()); });
+  slow.await_held();
+  // The second one has nothing to do with that level.
+  files = &posix_file_system();
+  ASSERT_TRUE(begin(second, ruthless()));
+  second.on_both([](RunSession& session) { EXPECT_EQ(session.restart().value(), 2u); });
+  clock.advance(1000);  // the first one was paused
+  slow.set(SwitchedFileSystem::Mode::normal);
+  first.end();
+  EXPECT_EQ(test::steps_at(far), std::vector<uint64_t>{1}) << "nothing came there, and nothing went";
+  second.end();
+  // What it was owed is brought there by who has the job.
+  auto next = open(make_single_communicator(), options);
+  ASSERT_TRUE(next.ok()) << next.status().to_string();
+  EXPECT_TRUE((*next)->finish(std::chrono::minutes(1)).ok());
+  EXPECT_EQ(test::steps_at(far), std::vector<uint64_t>{2});
 }
 
 TEST_F(TwoRuns, FollowEachOtherAtOnceIfTheFirstWasKilled) {

@@ -696,6 +696,59 @@ TEST(ASessionAfterAKill, KeepsTheSnapshotIfTheStoreIsStillFull) {
   EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
 }
 
+TEST(ASessionAfterAKill, LeavesTheSnapshotBehindWhichItGoesBackIfItEndsWithoutASet) {
+  for (const RestartChoice& choice :
+       {RestartChoice{.exactly = 1}, RestartChoice{.at_most = 1}, RestartChoice{.at_most = 0}}) {
+    const SessionPlace place;
+    die_with_a_snapshot(place);
+    {
+      auto session = Session::open(place.options());
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(0, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      const auto from = session->restart(choice);
+      ASSERT_TRUE(from.ok()) << from.status().to_string();
+      EXPECT_EQ(*from, choice.at_most == 0u ? std::nullopt : std::optional<uint64_t>(1));
+      EXPECT_TRUE(session->finish().ok());
+    }
+    EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
+    EXPECT_EQ(restarted_step(place), 2u);
+    EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{1, 2})) << "it went to the store then";
+    EXPECT_EQ(place.memory_files(), 0u);
+  }
+}
+
+TEST(ASessionAfterAKill, TakesTheSnapshotAwayBehindWhichItGoesBackWhenItHasSavedASet) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  {
+    auto session = Session::open(place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart({.exactly = 1}).value(), 1u);
+    run_to(*session, model, 2, 3);
+  }
+  EXPECT_EQ(place.memory_files(), 0u);
+  EXPECT_EQ(restarted_step(place), 3u);
+}
+
+TEST(ASessionAfterAKill, TakesTheSnapshotAwayThatItRejects) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  SwitchedFileSystem files;
+  const auto session = open_on(files, make_single_communicator(), place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  files.set(Mode::full);
+  ASSERT_EQ(session->restart().value(), 2u);
+  EXPECT_EQ(session->reject().value(), 1u);
+  EXPECT_EQ(model, model_at(0, kCells, 1));
+  session->finish(std::chrono::seconds(60)).ignore("the store is full");
+  EXPECT_EQ(place.memory_files(), 0u);
+  EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
+}
+
 TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
   const SessionPlace place;
   die_with_a_snapshot(place);

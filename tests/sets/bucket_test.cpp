@@ -5,12 +5,15 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backend/s3_backend.h"
 #include "core/clock.h"
 #include "s3/fake_s3.h"
 #include "sets/saving.h"
 #include "store/catalog.h"
+#include "store/commit.h"
 #include "store/prune.h"
 
 namespace varve {
@@ -18,16 +21,37 @@ namespace {
 
 constexpr int64_t kBegin = 1'700'000'000;
 
-/// The way to a service. A reply may be long in coming.
+/// Whether it is the second step of a commit.
+bool commits(const HttpRequest& request) {
+  return request.method == HttpMethod::put && request.path.find("/runs/sets/") != std::string::npos;
+}
+
+/// The way to a service. A reply may be long in coming, and so may a request that its sender believes to be lost.
 struct SlowWay final : HttpTransport {
   explicit SlowWay(FakeS3& to) : service(to) {}
   HttpReply exchange(const HttpRequest& request) override {
+    if (is_late(request)) {
+      late.emplace_back(request, ByteVector(request.body.begin(), request.body.end()));
+      HttpReply none;
+      none.failure = Status::io_error("the connection was lost");
+      none.times_sent = 1;
+      return none;
+    }
     HttpReply reply = service.exchange(request);
     before_reply(request);
     return reply;
   }
+  /// What is late comes to the service now.
+  void arrive() {
+    for (auto& [request, body] : std::exchange(late, {})) {
+      request.body = body;
+      service.exchange(request);
+    }
+  }
   FakeS3& service;
   std::function<void(const HttpRequest&)> before_reply = [](const HttpRequest&) {};
+  std::function<bool(const HttpRequest&)> is_late = [](const HttpRequest&) { return false; };
+  std::vector<std::pair<HttpRequest, ByteVector>> late;
 };
 
 /// A service in memory, and processes that use a store in one of its buckets. Time passes only in pauses, and where a
@@ -128,7 +152,7 @@ TEST_F(InABucket, FewRequestsDo) {
             }),
             4u)
       << "a restore";
-  EXPECT_LE(requests_of([&] { ASSERT_TRUE(prune_store(*open, at_once()).ok()); }), 39u) << "a prune";
+  EXPECT_LE(requests_of([&] { ASSERT_TRUE(prune_store(*open, at_once()).ok()); }), 42u) << "a prune";
 }
 
 // Somebody is stopped between his last look and his commit
@@ -138,8 +162,7 @@ struct Stopped : InABucket {
   Status save_with(const std::function<void()>& meanwhile) {
     bool once = false;
     service->set_before_effect([&](const HttpRequest& request) {
-      const bool commits = request.method == HttpMethod::put && request.path.find("/runs/sets/") != std::string::npos;
-      if (commits && !std::exchange(once, true)) meanwhile();
+      if (commits(request) && !std::exchange(once, true)) meanwhile();
     });
     const auto store = Store::open(*own).value();
     const Status saved = test::save(*store, folder.path(), "run", 1).status();
@@ -186,8 +209,8 @@ TEST_F(Stopped, AWriterWhoseLeaseIsGoneBeforeItCommitsSavesAgain) {
 }
 
 TEST(AWriter, ThatIsStoppedRightAfterItsLastLookCommitsNothingLate) {
-  // Then the clock is looked at for the reply's date, for the age of the look, and when the commit is signed. If the
-  // look turns out to be old, the writer looks again, finds that it was given up, and starts over.
+  // Then the clock is looked at for the reply's date, for the age of the record, and when the commit is signed. If the
+  // record turns out to be old, the writer starts over.
   for (const auto& [stopped_at, starts_over] : {std::pair{2, true}, std::pair{3, false}}) {
     World world;
     int looks = 0, writes = 0;
@@ -213,13 +236,109 @@ TEST(AWriter, ThatIsStoppedRightAfterItsLastLookCommitsNothingLate) {
   }
 }
 
-TEST_F(InABucket, ALookThatIsLongAgoDoesNotDoForACommit) {
-  const auto lease = own->records().hold(own->root() + "/writers/1", as_bytes("1 host\n")).value();
+TEST_F(InABucket, ARecordThatWasWrittenLongAgoIsNotCommittedWhateverSignsOfLifeItsWriterGave) {
+  const std::string name = own->root() + "/writers/1";
+  const auto lease = own->records().hold(name, as_bytes("1 host\n")).value();
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
-  clock.advance(100);
-  ASSERT_TRUE(own->remove(own->root() + "/writers/1").ok());
+  clock.advance(400);
+  ASSERT_TRUE(own->records().touch(name).ok());
+  ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
+  clock.advance(400);
   EXPECT_EQ(lease->become(own->root() + "/sets/run/1.set", IfExists::refuse).code(), StatusCode::not_found);
   EXPECT_FALSE(service->object("runs/sets/run/1.set"));
+}
+
+// A sign of life, or a record, comes between the look of a prune and its removal
+
+TEST(APrune, ThatWasToldOfSilenceEarlierTakesNoRecordAwayThatIsBeingCommitted) {
+  for (const bool written_before : {true, false}) {
+    SCOPED_TRACE(written_before);
+    World world;
+    const auto store = Store::open(*world.own).value();
+    ASSERT_TRUE(test::save(*store, world.folder.path(), "run", 1).ok());
+    SetRecord record = Catalog(*store).read({"run", 1}).value();
+    record.name.step = 2;
+    const auto lease = WriterLease::acquire(*store).value();
+    if (written_before) {
+      ASSERT_TRUE(lease->prepare(record).ok());
+    }
+    ASSERT_TRUE(Catalog(*store).remove({"run", 1}).ok());
+    world.clock.advance(2 * 3600);
+    bool woken = false;
+    world.service->set_before_effect([&](const HttpRequest& request) {
+      const bool reads_lease =
+          request.method == HttpMethod::get && request.path.find("/runs/writers/") != std::string::npos;
+      if (!reads_lease || std::exchange(woken, true)) return;
+      // The prune has listed the leases, and comes to this one.
+      world.way->is_late = commits;
+      const Status committed =
+          written_before ? lease->commit_prepared(record.name, IfExists::refuse) : lease->commit(record);
+      EXPECT_FALSE(committed.ok()) << "nothing has arrived";
+    });
+    world.prune();
+    world.service->set_before_effect(nullptr);
+    EXPECT_TRUE(woken);
+    EXPECT_EQ(world.way->late.empty(), written_before) << "who was stopped for so long does not commit";
+    world.way->arrive();
+    EXPECT_EQ(Catalog(*store).sets()->size(), written_before ? 0u : 1u);
+    EXPECT_TRUE(test::is_whole(*store));
+    if (!written_before) {
+      EXPECT_TRUE(test::restores_as(*store, {"run", 2}, test::snapshot_of(world.folder.path())));
+    }
+  }
+}
+
+// Of the tries of one commit, the first comes last
+
+struct Late : InABucket {
+  void delay_first_try() {
+    way->is_late = [first = true](const HttpRequest& request) mutable {
+      return commits(request) && std::exchange(first, false);
+    };
+  }
+};
+
+TEST_F(Late, TriesFindTheirDataThoughTheSetWasDroppedAndPrunesHaveRun) {
+  const auto store = Store::open(*own).value();
+  const test::Snapshot saved = test::snapshot_of(folder.path());
+  delay_first_try();
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  ASSERT_EQ(way->late.size(), 1u);
+  change(1);
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 2).ok());
+  ASSERT_TRUE(Catalog(*store).remove({"run", 1}).ok());
+  clock.advance(300);
+  prune();
+  prune();
+  way->arrive();
+  for (int hours = 0; hours < 2; ++hours) {
+    EXPECT_TRUE(test::restores_as(*store, {"run", 1}, saved));
+    EXPECT_TRUE(test::is_whole(*store));
+    clock.advance(3600);
+    prune();
+  }
+  EXPECT_TRUE(own->list(store->writers_path()).value().empty());
+}
+
+TEST_F(Late, TriesToReplaceASetLeaveANewerOneAlone) {
+  const auto store = Store::open(*own).value();
+  std::vector<SetRecord> records;
+  for (uint64_t step = 1; step <= 3; ++step) {
+    change(step);
+    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
+    records.push_back(Catalog(*store).read({"run", step}).value());
+    records.back().name.step = 1;
+  }
+  const test::Snapshot newest = test::snapshot_of(folder.path());
+  const auto replace_by = [&](const SetRecord& record) {
+    return WriterLease::acquire(*store).value()->commit(record, IfExists::replace);
+  };
+  delay_first_try();
+  ASSERT_TRUE(replace_by(records[1]).ok());
+  ASSERT_EQ(way->late.size(), 1u);
+  ASSERT_TRUE(replace_by(records[2]).ok());
+  way->arrive();
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, newest));
 }
 
 // Of requests that are sent at the same time, one fails

@@ -69,6 +69,7 @@ struct AtOnce : testing::TestWithParam<bool> {
       const uint64_t i = random() % kSourceCount;
       SaveOptions options = test::save_options(name.job, name.step);
       options.ranks.group_size = 1;
+      options.made_by = {.number = name.step + 1, .run = run};
       const auto groups =
           split_into_groups(find_files(look_at_source(source(i)).value(), options, null_progress()).value(), options);
       const auto count = static_cast<uint32_t>(groups.size());

@@ -158,6 +158,7 @@ struct Interrupted : testing::Test {
       const std::function<Status()>& between = [] { return Status(); }) {
     SaveOptions options = test::save_options("run", step);
     options.ranks.group_size = 1;
+    options.made_by = {.number = 3, .run = kRun};  // a program knows it, whatever can be read of the sets before
     VARVE_ASSIGN(const NamedSource named, look_at_source(sources->of(step)));
     VARVE_ASSIGN(auto files, find_files(named, options, null_progress()));
     const auto groups = split_into_groups(std::move(files), options);

@@ -60,6 +60,26 @@ class WatchProgress final : public ProgressSink {
   Session& session_;
 };
 
+/// The files of a set, which are unchanged only if no others have come.
+class WatchedSource final : public Source {
+ public:
+  WatchedSource(Source& files, const SetToSave& set) : files_(files), set_(set) {}
+  const std::vector<SourceFile>& files() const override { return files_.files(); }
+  Result<std::vector<Layout>> layouts(ProgressSink& progress) override { return files_.layouts(progress); }
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override { return files_.read(file, offset, into); }
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override {
+    return files_.hole_bytes(file, offset, bytes_max);
+  }
+  Status check_unchanged() override {
+    VARVE_TRY(files_.check_unchanged());
+    return set_.check_as_found();
+  }
+
+ private:
+  Source& files_;
+  const SetToSave& set_;
+};
+
 /// Says a line for each event, and keeps the status file.
 class Reporter final : public WatchListener {
  public:
@@ -281,6 +301,8 @@ class WatchCommand final : public Command {
     }
     VARVE_ASSIGN(SaveOptions saving, saving_.take(false));
     if (saving.thread_count == 0) saving.thread_count = 1;
+    KeptEncoders encoders;
+    saving.encoders = &encoders;
     options_.rank_regex = saving.ranks.rank_regex;
     if (explain_) return explain_watch(session, options_);
     // It forks, so it comes before any thread.
@@ -291,10 +313,12 @@ class WatchCommand final : public Command {
     note_interrupts();
     Reporter reporter(session, target.location);
     WatchDuty duty;
-    duty.save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
+    duty.save = [&](const SetToSave& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
       up_to_date_.erase(name.job);
-      if (node_count_ == 0) return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress);
-      FolderSource source(set.folder, set.files, *layouts, saving.variables.layouts);
+      if (node_count_ == 0)
+        return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress, set.check_as_found);
+      FolderSource files(set.folder, set.files, *layouts, saving.variables.layouts);
+      WatchedSource source(files, set);
       const SetOffer offer{name, node_name(), node_count_, saving};
       VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
       SaveReport report;

@@ -15,6 +15,7 @@
 
 #include "core/process.h"
 #include "core/status_codec.h"
+#include "mount/closing_process.h"
 #include "mount/mounted_store.h"
 #include "mount/seal_request.h"
 
@@ -182,14 +183,22 @@ void on_create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t m
   });
 }
 
-void on_release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  delete &file_of(info);
-  fuse_reply_err(request, 0);
+void on_release(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
+  answer(request, [&] {
+    store_of(request).release(inode, std::unique_ptr<OpenFile>(&file_of(info)));
+    reply(request, {});
+  });
 }
 
+/// Whose descriptor is closed waits for the answer, also if he is being killed.
 void on_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  file_of(info).flushed();
-  fuse_reply_err(request, 0);
+  answer(request, [&] {
+    OpenFile& file = file_of(info);
+    const fuse_ctx& who = *fuse_req_ctx(request);
+    const bool killed = file.writes() && is_closed_by_signal(who.pid, who.uid, who.gid);
+    file.flushed(killed ? ClosedBy::signal : ClosedBy::program);
+    reply(request, {});
+  });
 }
 
 void on_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* info) {

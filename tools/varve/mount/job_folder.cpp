@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/step_text.h"
+#include "store/commit.h"
 
 namespace varve {
 
@@ -19,6 +20,13 @@ constexpr double kPauseSecondsMax = 600;
 
 /// Of a name that can be none of a job or a step.
 Errno bad_name(const std::string& name) { return {name.size() > kMountNameBytesMax ? ENAMETOOLONG : EINVAL}; }
+
+/// The same of a step alone. What the error cannot say, the log does.
+Errno no_set_name(const MountLog& log, const std::string& job, const std::string& name) {
+  log("no set can be called " + job + "/" + name +
+      ": the name has a step's number, or is a time, as 40, out40 and 0.25");
+  return bad_name(name);
+}
 
 /// Of a name that a committed set may have.
 std::optional<uint64_t> canonical_step(const std::string& name) {
@@ -182,7 +190,7 @@ Result<std::shared_ptr<OpenSet>> JobFolder::adopt(SpooledSet spooled) {
 
 MountResult<NodeView> JobFolder::make_folder(uint32_t, const std::string& name, uint32_t) {
   const std::optional<StepName> parsed = step_named(name);
-  if (!parsed) return bad_name(name);
+  if (!parsed) return no_set_name(context_.log, name_, name);
   if (open_set(name)) return Errno{EEXIST};
   if (!parsed->temporary && context_.store.backend().status(context_.catalog.record_path({name_, parsed->step})).ok())
     return Errno{EEXIST};
@@ -244,11 +252,19 @@ Errno JobFolder::drop(uint64_t step) {
   if (!cleared) return {ENOTEMPTY};
   // The job's folder stays until it is removed, too.
   if (const Status kept = context_.spool->make_job(name_); !kept.ok()) return errno_of(kept);
-  if (const Status dropped = context_.catalog.remove({name_, step}); !dropped.ok()) {
-    context_.log("cannot drop " + set->record().name.to_string() + ": " + dropped.to_string());
+  const SetName& name = set->record().name;
+  // As Catalog::remove(), but for what a run has put in its place meanwhile: of that nobody has removed any file.
+  Status dropped = remove_used_parts(context_.store, &name).status();
+  if (dropped.ok()) {
+    const Result<SetRecord> now = context_.catalog.read(name);
+    if (now.ok() && !same_trees(*now, set->record())) return {ENOTEMPTY};
+    dropped = now.ok() ? context_.catalog.remove_without_parts(name) : now.status();
+  }
+  if (!dropped.ok()) {
+    context_.log("cannot drop " + name.to_string() + ": " + dropped.to_string());
     return errno_of(dropped);
   }
-  context_.log("dropped " + set->record().name.to_string());
+  context_.log("dropped " + name.to_string());
   const MutexLock lock(mutex_);
   spooled_ = true;
   stored_.erase(step);
@@ -279,13 +295,13 @@ Errno JobFolder::rename(uint32_t, const std::string& name, uint32_t, const std::
   const std::shared_ptr<OpenSet> set = open_set(name);
   if (!set) return {canonical_step(name) || name == kLatest ? EROFS : ENOENT};
   const std::optional<StepName> wanted = step_named(new_name);
-  if (!wanted) return bad_name(new_name);
+  if (!wanted) return no_set_name(context_.log, name_, new_name);
   if (name == new_name) return {};
   if (open_set(new_name)) return {EEXIST};
   const bool taken = context_.store.backend().status(context_.catalog.record_path({name_, wanted->step})).ok();
   if (taken && !wanted->temporary) return {EEXIST};
   if (!wanted->temporary) return errno_of(seal(set, new_name, 0));
-  if (const Status named = set->set_name(new_name); !named.ok()) return errno_of(named);
+  MOUNT_TRY(set->set_name(new_name));
   const MutexLock lock(mutex_);
   open_[new_name] = open_[name];
   open_.erase(name);

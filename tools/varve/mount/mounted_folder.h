@@ -83,6 +83,12 @@ struct AttributeChange {
   std::optional<timespec> accessed, modified;  ///< tv_nsec may be UTIME_NOW
 };
 
+/// Who closes a descriptor of a file.
+enum class ClosedBy : uint8_t {
+  program,  ///< also where it ends by itself
+  signal,   ///< which has killed the program
+};
+
 /// A file that a program has open. Several threads may use it at a time.
 class OpenFile {
  public:
@@ -97,8 +103,12 @@ class OpenFile {
   virtual Errno begin_write() { return {EBADF}; }
   virtual Errno allocate(int, uint64_t, uint64_t) { return {EBADF}; }
   virtual Errno sync(bool) { return {}; }
-  /// A program has closed one of its descriptors; there may be more.
-  virtual void flushed() {}
+  /// Whether it was opened to be written.
+  virtual bool writes() const { return false; }
+  /// One of its descriptors was closed; there may be more.
+  virtual void flushed(ClosedBy) {}
+  /// Whether somebody who wrote it was killed, and nobody has closed it since who was not.
+  virtual bool is_cut_off() const { return false; }
 };
 
 /// A folder of the mount that has a number of its own, its realm, and what is in it: things are named by numbers of 32

@@ -74,6 +74,20 @@ MountResult<std::unique_ptr<OpenFile>> MountedStore::open(uint64_t inode, int fl
   return now.folder->open(now.id, flags);
 }
 
+void MountedStore::release(uint64_t inode, std::unique_ptr<OpenFile> file) {
+  if (!file->is_cut_off()) return;
+  const MountResult<Realm> realm = context_.realms.at(realm_in(inode));
+  if (!realm.ok() || !realm->open) return;
+  const OpenSetRecord set = realm->open->spooled().record;
+  if (set.unfinished) return;
+  const std::string name = set.job + "/" + set.name;
+  // While the file still counts as open, so that nothing seals the set before.
+  const Status noted = realm->open->note_unfinished();
+  context_.log(
+      name + " is not finished: a program was killed while it wrote. It is sealed only by a rename or by `varve seal`");
+  if (!noted.ok()) context_.log("cannot note that " + name + " is not finished: " + noted.to_string());
+}
+
 Errno MountedStore::sync_folder(uint64_t inode) {
   MOUNT_ASSIGN(const Place place, place_of(inode));
   return place.folder->sync_folder(place.id);

@@ -42,6 +42,8 @@ class MountedStore {
   MountResult<std::vector<ListedName>> list(uint64_t folder);
   MountResult<std::string> read_link(uint64_t inode);
   MountResult<std::unique_ptr<OpenFile>> open(uint64_t inode, int flags);
+  /// Nobody uses the file any more. If it was cut off, its set is not sealed by itself.
+  void release(uint64_t inode, std::unique_ptr<OpenFile> file);
   Errno sync_folder(uint64_t inode);
   MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint64_t folder, const std::string& name,
                                                                      int flags, uint32_t mode);

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <utility>
+
 #include "core/step_text.h"
 #include "sets/mounting.h"
 
@@ -75,6 +80,15 @@ TEST_F(Mounted, RefusesToSealWhatIsBeingWritten) {
   EXPECT_EQ(*mounted->read_file("run/7/c"), "third");
 }
 
+TEST_F(Mounted, TheLogSaysHowASetCanBeCalled) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  EXPECT_EQ(mounted->make_folder("run/final").number, EINVAL);
+  EXPECT_TRUE(mounted->lines.has("no set can be called run/final: the name has a step's number"));
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/last").number, EINVAL);
+  EXPECT_TRUE(mounted->lines.has("no set can be called run/last"));
+}
+
 TEST_F(Mounted, AnUnlinkedFileIsNotPartOfTheSet) {
   const auto mounted = mount();
   write_set(*mounted, "7.tmp");
@@ -108,6 +122,66 @@ TEST_F(Mounted, SealsWhatIsQuietAndNothingElse) {
   (*mounted)->seal_quiet_sets();
   EXPECT_EQ(mounted->names("run"), (Names{"1", "2.tmp", "3", "4", "latest"}));
   EXPECT_EQ(Catalog(mounted->store()).steps("run").value(), std::vector<uint64_t>{1});
+}
+
+/// Closes a file as the kernel does, and gives it back.
+void close_file(TestMount& mount, const std::string& path, std::unique_ptr<OpenFile> file,
+                std::initializer_list<ClosedBy> closers) {
+  for (const ClosedBy who : closers) file->flushed(who);
+  mount->release(mount.inode(path), std::move(file));
+}
+
+/// Has no room for the records of open sets, if told so.
+class NoRoomForRecords final : public ForwardingFileSystem {
+ public:
+  NoRoomForRecords() : ForwardingFileSystem(posix_file_system()) {}
+  Status rename(const std::string& from, const std::string& to) override {
+    if (is_full && to.ends_with("/set")) return Status(StatusCode::no_space, "no room", to);
+    return ForwardingFileSystem::rename(from, to);
+  }
+  bool is_full = false;
+};
+
+TEST_F(Mounted, DoesNotSealByItselfWhatAKilledProgramHasWritten) {
+  for (const uint64_t step : {7, 8}) {
+    const bool has_room = step == 7;
+    SCOPED_TRACE(has_room ? "with room in the spool" : "with a full spool");
+    const std::string name = std::to_string(step), set = "run/" + name;
+    {
+      NoRoomForRecords fs;
+      const auto mounted = TestMount::open(fs, folder_ / "store", folder_ / "spool", {.seal_seconds = 30}).value();
+      write_set(*mounted, name);
+      auto file = mounted->create(set + "/c");
+      ASSERT_EQ(TestMount::write(**file, "the first ha").number, 0);
+      fs.is_full = !has_room;
+      close_file(*mounted, set + "/c", *std::move(file), {ClosedBy::program, ClosedBy::signal});
+      fs.is_full = false;
+      EXPECT_TRUE(mounted->lines.has(set + " is not finished: a program was killed while it wrote"));
+      EXPECT_EQ(mounted->lines.has("cannot note"), !has_room);
+      mounted->clock.advance(100);
+      (*mounted)->seal_quiet_sets();
+      EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}));
+      EXPECT_NE((*mounted)->describe(mounted->inode(set))->find("unfinished"), std::string::npos);
+    }
+    const auto mounted = mount({.seal_seconds = 30});
+    mounted->clock.advance(100);
+    (*mounted)->seal_quiet_sets();
+    EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}));
+    EXPECT_TRUE((*mounted)->seal(mounted->inode(set)).ok()) << "by who says so";
+  }
+}
+
+TEST_F(Mounted, SealsByItselfWhatIsClosedAfterAProgramThatSharedItWasKilled) {
+  const auto mounted = mount({.seal_seconds = 30});
+  write_set(*mounted, "7");
+  auto file = mounted->create("run/7/c");
+  ASSERT_EQ(TestMount::write(**file, "third").number, 0);
+  close_file(*mounted, "run/7/c", *std::move(file), {ClosedBy::signal, ClosedBy::program});
+  auto reader = mounted->open("run/7/a", O_RDONLY);
+  close_file(*mounted, "run/7/a", *std::move(reader), {ClosedBy::signal});
+  mounted->clock.advance(100);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_TRUE(Catalog(mounted->store()).has({"run", 7}));
 }
 
 TEST_F(Mounted, TakesUpOpenSetsOfTheLastMount) {
@@ -192,6 +266,54 @@ TEST_F(Mounted, DropsASetOnlyWithItsFolder) {
   EXPECT_FALSE(Catalog(mounted->store()).read({"run", 7}).ok());
   EXPECT_EQ(mounted->remove_folder("run").number, 0);
   EXPECT_EQ(mounted->names(""), Names{});
+}
+
+/// Does something once, before the first operation of that kind in a folder.
+class OnceBefore final : public ForwardingFileSystem {
+ public:
+  enum class Operation : uint8_t { sync, list };
+  OnceBefore(Operation operation, std::string folder)
+      : ForwardingFileSystem(posix_file_system()), operation_(operation), folder_(std::move(folder)) {}
+  Status sync_directory(const std::string& path) override {
+    come_to(Operation::sync, path);
+    return ForwardingFileSystem::sync_directory(path);
+  }
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
+    come_to(Operation::list, path);
+    return ForwardingFileSystem::list(path);
+  }
+  std::function<void()> what;
+
+ private:
+  void come_to(Operation operation, const std::string& path) {
+    if (operation == operation_ && path == folder_ && what) std::exchange(what, nullptr)();
+  }
+
+  const Operation operation_;
+  const std::string folder_;
+};
+
+TEST_F(Mounted, DropsNoSetThatHasTakenThePlaceOfTheRemovedOne) {
+  uint64_t step = 0;
+  for (const auto& [operation, path] :
+       {std::pair{OnceBefore::Operation::sync, "spool/jobs"}, std::pair{OnceBefore::Operation::list, "store/parts"}}) {
+    SCOPED_TRACE(path);
+    const std::string name = std::to_string(++step), set = "run/" + name;
+    test::write_file(folder_ / "old/a", "old");
+    test::write_file(folder_ / "new/a", "new");
+    OnceBefore fs(operation, folder_ / path);
+    const auto mounted = TestMount::open(fs, folder_ / "store", folder_ / "spool").value();
+    const auto store = test::open_store(posix_file_system(), folder_ / "store");
+    ASSERT_TRUE(test::save(*store, folder_ / "old", "run", step).ok());
+    ASSERT_EQ(mounted->remove(set + "/a").number, 0);
+    bool replaced = false;
+    fs.what = [&] {
+      replaced = Catalog(*store).remove({"run", step}).ok() && test::save(*store, folder_ / "new", "run", step).ok();
+    };
+    EXPECT_EQ(mounted->remove_folder(set).number, ENOTEMPTY);
+    EXPECT_TRUE(replaced);
+    EXPECT_EQ(mounted->files(set), (std::map<std::string, std::string>{{"a", "new"}}));
+  }
 }
 
 TEST_F(Mounted, ASpoolServesOneMount) {

@@ -56,6 +56,20 @@ Errno OpenFolder::freeze(double quiet_seconds) {
 void OpenFolder::thaw() {
   const MutexLock lock(mutex_);
   frozen_ = false;
+  attempted_ = true;
+}
+
+Errno OpenFolder::prepare_rename() {
+  const MutexLock lock(mutex_);
+  return begin_change();
+}
+
+Errno OpenFolder::begin_change() {
+  if (frozen_) return {EBUSY};
+  if (!attempted_) return {};
+  if (const Status forgotten = forget_attempt_(); !forgotten.ok()) return errno_of(forgotten);
+  attempted_ = false;
+  return {};
 }
 
 MountResult<NodeView> OpenFolder::look(uint32_t id) {
@@ -94,7 +108,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) 
   if (there->type == S_IFDIR) return Errno{EISDIR};
   if (there->type != S_IFREG) return Errno{ELOOP};
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
-  if (writes && frozen_) return Errno{EBUSY};
+  if (writes) MOUNT_TRY(begin_change());
   MOUNT_ASSIGN(UniqueFd descriptor, tree_.open_file(id, flags, writes));
   OpenNode& file = tree_.names().at(id);
   auto opened = std::make_unique<SpoolFile>(shared_from_this(), id, file.lost, std::move(descriptor), writes);
@@ -109,7 +123,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) 
 MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenFolder::create(uint32_t folder, const std::string& name,
                                                                                int flags, uint32_t mode) {
   MutexLock lock(mutex_);
-  if (frozen_) return Errno{EBUSY};
+  MOUNT_TRY(begin_change());
   MOUNT_TRY(tree_.place_for(folder, name).error());
   const std::map<std::string, uint32_t>& children = tree_.names().at(folder).children;
   if (const auto there = children.find(name); there != children.end()) {
@@ -138,7 +152,8 @@ void OpenFolder::released(SpoolFile& file) {
   OpenNode& node = tree_.names().at(file.id());
   node.files.erase(std::find(node.files.begin(), node.files.end(), &file));
   if (file.writes() && --node.writers == 0) {
-    tree_.end_writing(file.id());
+    // Else the next mount takes it for one that was being written, whatever else was noted.
+    if (!file.is_cut_off()) tree_.end_writing(file.id());
     changed_.note();
   }
   tree_.names().tidy(file.id());
@@ -147,7 +162,7 @@ void OpenFolder::released(SpoolFile& file) {
 
 MountResult<NodeView> OpenFolder::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
   const MutexLock lock(mutex_);
-  if (frozen_) return Errno{EBUSY};
+  MOUNT_TRY(begin_change());
   MOUNT_ASSIGN(const NodeView made, tree_.make_folder(folder, name, mode));
   changed_.note();
   return made;
@@ -155,7 +170,7 @@ MountResult<NodeView> OpenFolder::make_folder(uint32_t folder, const std::string
 
 MountResult<NodeView> OpenFolder::make_link(uint32_t folder, const std::string& name, const std::string& target) {
   const MutexLock lock(mutex_);
-  if (frozen_) return Errno{EBUSY};
+  MOUNT_TRY(begin_change());
   MOUNT_ASSIGN(const NodeView made, tree_.make_link(folder, name, target));
   changed_.note();
   return made;
@@ -163,7 +178,7 @@ MountResult<NodeView> OpenFolder::make_link(uint32_t folder, const std::string& 
 
 Errno OpenFolder::remove(uint32_t folder, const std::string& name, int flags) {
   const MutexLock lock(mutex_);
-  if (frozen_) return {EBUSY};
+  MOUNT_TRY(begin_change());
   MOUNT_TRY(tree_.remove(folder, name, flags));
   changed_.note();
   return {};
@@ -173,7 +188,7 @@ Errno OpenFolder::rename(uint32_t folder, const std::string& name, uint32_t new_
                          unsigned flags) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) return {EINVAL};
   const MutexLock lock(mutex_);
-  if (frozen_) return {EBUSY};
+  MOUNT_TRY(begin_change());
   MOUNT_TRY(tree_.rename(folder, name, new_folder, new_name, flags));
   changed_.note();
   return {};
@@ -182,7 +197,7 @@ Errno OpenFolder::rename(uint32_t folder, const std::string& name, uint32_t new_
 MountResult<NodeView> OpenFolder::change(uint32_t id, const AttributeChange& change, OpenFile* file) {
   const MutexLock lock(mutex_);
   if (tree_.names().find(id) == nullptr) return Errno{ESTALE};
-  if (frozen_) return Errno{EBUSY};
+  MOUNT_TRY(begin_change());
   if (change.bytes) {
     if (auto* const open = dynamic_cast<SpoolFile*>(file)) {
       MOUNT_TRY(open->begin_write());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,9 +37,15 @@ class LastChange {
 /// spool's tree. While it is frozen, nothing can be changed (EBUSY), and files can be read. Thread-safe.
 class OpenFolder final : public MountedFolder, public std::enable_shared_from_this<OpenFolder> {
  public:
-  /// `clock` outlives it.
-  OpenFolder(SpoolTree tree, Clock& clock, OpenFolderOptions options)
-      : options_(options), changed_(clock), tree_(std::move(tree)) {}
+  /// `attempted`: the spool may have a note of an attempt to seal the set as it is. `forget_attempt` removes it,
+  /// durably. `clock` outlives it.
+  OpenFolder(SpoolTree tree, Clock& clock, OpenFolderOptions options, bool attempted,
+             std::function<Status()> forget_attempt)
+      : options_(options),
+        forget_attempt_(std::move(forget_attempt)),
+        changed_(clock),
+        tree_(std::move(tree)),
+        attempted_(attempted) {}
 
   struct Tally {
     uint64_t files = 0, bytes = 0;  ///< regular ones
@@ -51,6 +58,8 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
   /// in the last `quiet_seconds`, or it is frozen already.
   Errno freeze(double quiet_seconds);
   void thaw();
+  /// Before the set's own name changes. EBUSY: it is frozen.
+  Errno prepare_rename();
 
   MountResult<NodeView> look(uint32_t id) override;
   MountResult<NodeView> find(uint32_t folder, const std::string& name) override;
@@ -71,8 +80,12 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
  private:
   friend class SpoolFile;
   void released(SpoolFile& file);
+  /// Before each change. EBUSY: it is frozen. What the last attempt to seal the set has committed, if anything, is no
+  /// more what the set will be: without its note, no later mount takes the one for the other.
+  Errno begin_change() VARVE_REQUIRES(mutex_);
 
   const OpenFolderOptions options_;
+  const std::function<Status()> forget_attempt_;
   LastChange changed_;
 
   /// Held while folders are synced: who finds them clean knows that they are.
@@ -81,6 +94,7 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
   ConditionVariable released_;
   SpoolTree tree_ VARVE_GUARDED_BY(mutex_);
   bool frozen_ VARVE_GUARDED_BY(mutex_) = false;
+  bool attempted_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// A file of an open set that a program has open. What it holds can be read even after the set was sealed.
@@ -99,7 +113,7 @@ class SpoolFile final : public OpenFile {
   SpoolFile& operator=(const SpoolFile&) = delete;
 
   uint32_t id() const { return id_; }
-  bool writes() const { return writes_; }
+  bool writes() const override { return writes_; }
   /// Whether nothing was written since a program closed a descriptor of it.
   bool is_flushed() const { return flushed_.load(std::memory_order_relaxed); }
 
@@ -109,7 +123,11 @@ class SpoolFile final : public OpenFile {
   Errno begin_write() override;
   Errno allocate(int mode, uint64_t offset, uint64_t bytes) override;
   Errno sync(bool data_only) override;
-  void flushed() override { flushed_.store(true, std::memory_order_relaxed); }
+  void flushed(ClosedBy who) override {
+    flushed_.store(true, std::memory_order_relaxed);
+    cut_off_.store(who == ClosedBy::signal, std::memory_order_relaxed);
+  }
+  bool is_cut_off() const override { return writes_ && cut_off_.load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<OpenFolder> folder_;
@@ -118,6 +136,7 @@ class SpoolFile final : public OpenFile {
   const UniqueFd descriptor_;
   const bool writes_;
   std::atomic<bool> flushed_{false};
+  std::atomic<bool> cut_off_{false};
 };
 
 }  // namespace varve

@@ -10,7 +10,8 @@ Result<std::shared_ptr<OpenSet>> OpenSet::load(uint32_t realm, SpooledSet spoole
     record.unfinished = true;
     VARVE_TRY(spool.write_record(spooled));
   }
-  auto folder = std::make_shared<OpenFolder>(std::move(tree), clock, options);
+  auto folder = std::make_shared<OpenFolder>(std::move(tree), clock, options, spool.may_have_attempt(spooled),
+                                             [&spool, spooled] { return spool.remove_attempt(spooled); });
   return std::shared_ptr<OpenSet>(new OpenSet(realm, std::move(spooled), spool, std::move(folder)));
 }
 
@@ -19,14 +20,22 @@ SpooledSet OpenSet::spooled() const {
   return spooled_;
 }
 
-Status OpenSet::set_name(const std::string& name) {
+Errno OpenSet::set_name(const std::string& name) {
+  MOUNT_TRY(folder_->prepare_rename());
   const MutexLock lock(mutex_);
-  if (stage_ != Stage::open) return Status::busy("the set is being sealed", spooled_.record.name);
+  if (stage_ != Stage::open) return {EBUSY};
   SpooledSet renamed = spooled_;
   renamed.record.name = name;
-  VARVE_TRY(spool_.write_record(renamed));
+  if (const Status written = spool_.write_record(renamed); !written.ok()) return errno_of(written);
   spooled_ = std::move(renamed);
   return {};
+}
+
+Status OpenSet::note_unfinished() {
+  const MutexLock lock(mutex_);
+  if (stage_ == Stage::sealed || spooled_.record.unfinished) return {};
+  spooled_.record.unfinished = true;
+  return spool_.write_record(spooled_);
 }
 
 OpenSet::Summary OpenSet::summary() const {

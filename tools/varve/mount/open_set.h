@@ -28,8 +28,11 @@ class OpenSet {
   const std::shared_ptr<OpenFolder>& folder() const { return folder_; }
   /// Its name cannot change while it is being sealed.
   SpooledSet spooled() const;
-  /// The folder's name in the mount becomes another one. busy: it is being sealed.
-  Status set_name(const std::string& name);
+  /// The folder's name in the mount becomes another one. EBUSY: it is being sealed.
+  Errno set_name(const std::string& name);
+  /// A program was killed while it wrote: from now on the set is not sealed by itself, in this mount and, if this
+  /// returns OK, in all later ones.
+  Status note_unfinished();
 
   struct Summary {
     OpenFolder::Tally written;

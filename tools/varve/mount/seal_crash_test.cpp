@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 #include "core/faulty_file_system.h"
 #include "core/file_system.h"
@@ -128,6 +131,162 @@ TEST_F(Seal, TakesNoSecondSyncOfTheRecordsNameForSuccess) {
     }
     check(folder, true);
   }
+}
+
+/// Commits run@7, and has who commits it first believe that it failed: its answer is lost, and nobody is there who
+/// could say more; or its name cannot be synced, nor taken back.
+class CommitUnawares final : public ForwardingFileSystem {
+ public:
+  enum class Way : uint8_t { lost_answer, failed_sync };
+  explicit CommitUnawares(Way way) : ForwardingFileSystem(posix_file_system()), way_(way) {}
+
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    VARVE_TRY(ForwardingFileSystem::rename_no_replace(from, to));
+    if (!is_record(to) || std::exchange(committed_, true)) return {};
+    cut_off = true;
+    return way_ == Way::lost_answer ? Status::io_error("no answer", to) : Status();
+  }
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (cut_off && way_ == Way::lost_answer && is_record(path)) return Status::io_error("no answer", path);
+    return ForwardingFileSystem::open_read(path);
+  }
+  Status sync_directory(const std::string& path) override {
+    if (cut_off && way_ == Way::failed_sync && path.ends_with("/sets/run")) return Status::io_error("no sync", path);
+    return ForwardingFileSystem::sync_directory(path);
+  }
+  Status remove(const std::string& path) override {
+    if (cut_off && is_record(path)) return Status::io_error("no removal", path);
+    return ForwardingFileSystem::remove(path);
+  }
+
+  std::atomic<bool> cut_off{false};
+
+ private:
+  static bool is_record(const std::string& path) { return path.ends_with("/sets/run/7.set"); }
+  const Way way_;
+  bool committed_ = false;
+};
+
+class SealUnawares : public Seal, public testing::WithParamInterface<CommitUnawares::Way> {
+ protected:
+  void SetUp() override { prepare(folder_); }
+  /// The set is committed, and its rename has failed.
+  std::unique_ptr<TestMount> seal_unawares() {
+    auto mounted = open(fs_, folder_);
+    if (mounted == nullptr) return nullptr;
+    EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+    EXPECT_TRUE(fs_.cut_off);
+    fs_.cut_off = false;
+    EXPECT_EQ(mounted->files("run/7"), kFiles);
+    EXPECT_EQ(mounted->files("run/7.tmp"), kFiles);
+    return mounted;
+  }
+
+  TempFolder folder_;
+  CommitUnawares fs_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Every, SealUnawares,
+                         testing::Values(CommitUnawares::Way::lost_answer, CommitUnawares::Way::failed_sync),
+                         [](const auto& tested) {
+                           return tested.param == CommitUnawares::Way::lost_answer ? "LostAnswer" : "FailedSync";
+                         });
+
+TEST_P(SealUnawares, ASetThatIsAsItWasLeavesTheSpoolWithTheNextMount) {
+  ASSERT_NE(seal_unawares(), nullptr);
+  check(folder_, true);
+}
+
+TEST_P(SealUnawares, ASetThatIsAsItWasCanBeSealedAgain) {
+  {
+    const auto mounted = seal_unawares();
+    ASSERT_NE(mounted, nullptr);
+    const Status sealed = (*mounted)->seal(mounted->inode("run/7.tmp"));
+    EXPECT_TRUE(sealed.ok()) << sealed.to_string();
+    EXPECT_EQ(mounted->files("run/7"), kFiles);
+  }
+  check(folder_, true);
+}
+
+TEST_P(SealUnawares, WhatIsChangedAfterwardsStaysOpenBesideWhatWasCommitted) {
+  using Change = std::function<Errno(TestMount&)>;
+  const std::map<std::string, std::pair<Change, Files>> changes{
+      {"overwritten", {[](TestMount& mount) { return mount.write_file("run/7.tmp/a", "other"); }, {{"a", "other"}}}},
+      {"made", {[](TestMount& mount) { return mount.write_file("run/7.tmp/new", "more"); }, {{"new", "more"}}}},
+      {"removed", {[](TestMount& mount) { return mount.remove("run/7.tmp/a"); }, {{"a", ""}}}},
+      {"moved",
+       {[](TestMount& mount) { return mount.rename("run/7.tmp/a", "run/7.tmp/z"); }, {{"a", ""}, {"z", "first"}}}},
+  };
+  const std::string way = GetParam() == CommitUnawares::Way::lost_answer ? "lost answer" : "failed sync";
+  for (const auto& [name, change] : changes) {
+    SCOPED_TRACE(name + " after a " + way);
+    TempFolder folder;
+    prepare(folder);
+    Files changed = kFiles;
+    for (const auto& [path, text] : change.second) {
+      if (text.empty()) {
+        changed.erase(path);
+      } else {
+        changed[path] = text;
+      }
+    }
+    {
+      CommitUnawares fs(GetParam());
+      const auto mounted = open(fs, folder);
+      ASSERT_NE(mounted, nullptr);
+      EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+      fs.cut_off = false;
+      ASSERT_EQ(change.first(*mounted).number, 0);
+      EXPECT_EQ((*mounted)->seal(mounted->inode("run/7.tmp")).code(), StatusCode::already_exists);
+      EXPECT_EQ(mounted->files("run/7"), kFiles) << "nothing replaces it";
+    }
+    const auto mounted = open(posix_file_system(), folder);
+    ASSERT_NE(mounted, nullptr);
+    EXPECT_EQ(mounted->files("run/7"), kFiles);
+    EXPECT_EQ(mounted->files("run/7.tmp"), changed);
+    EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EEXIST);
+    EXPECT_EQ(mounted->rename("run/7.tmp", "run/8").number, 0);
+    EXPECT_EQ(mounted->files("run/8"), changed);
+    EXPECT_EQ(mounted->files("run/7"), kFiles);
+    EXPECT_TRUE(test::is_whole(mounted->store()));
+  }
+}
+
+TEST_P(SealUnawares, ASetThatIsCalledOtherwiseAfterwardsStaysOpen) {
+  {
+    const auto mounted = seal_unawares();
+    ASSERT_NE(mounted, nullptr);
+    ASSERT_EQ(mounted->rename("run/7.tmp", "run/8.tmp").number, 0);
+  }
+  const auto mounted = open(posix_file_system(), folder_);
+  ASSERT_NE(mounted, nullptr);
+  EXPECT_EQ(mounted->files("run/8.tmp"), kFiles);
+  EXPECT_EQ(mounted->files("run/7"), kFiles);
+}
+
+// Else a power cut could bring it back beside what was changed.
+TEST_P(SealUnawares, NothingIsChangedBeforeTheNoteOfTheAttemptIsDurablyGone) {
+  class NoSyncOfSets final : public ForwardingFileSystem {
+   public:
+    explicit NoSyncOfSets(FileSystem& inner) : ForwardingFileSystem(inner) {}
+    Status sync_directory(const std::string& path) override {
+      if (fails && path.find("/spool/jobs/run/") != std::string::npos) return Status::io_error("no sync", path);
+      return ForwardingFileSystem::sync_directory(path);
+    }
+    bool fails = false;
+  };
+  NoSyncOfSets no_sync(fs_);
+  const auto mounted = open(no_sync, folder_);
+  ASSERT_NE(mounted, nullptr);
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+  fs_.cut_off = false;
+  no_sync.fails = true;
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_EQ(mounted->write_file("run/7.tmp/a", "other").number, EIO);
+    EXPECT_EQ(mounted->rename("run/7.tmp", "run/8.tmp").number, EIO);
+    EXPECT_EQ(mounted->files("run/7.tmp"), kFiles);
+  }
+  no_sync.fails = false;
+  EXPECT_EQ(mounted->write_file("run/7.tmp/a", "other").number, 0);
 }
 
 TEST_F(Seal, TakesNoSecondSyncOfAFileForSuccess) {

@@ -67,7 +67,6 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
   // Somebody else may have committed the very same set, or a server have lost its answer.
   Result<std::optional<SetRecord>> before = committed_before(set);
   if (before.ok() && *before) return std::move(**before);
-  if (before.ok()) spool_.remove_attempt(set).ignore("it says nothing that is not so");
   return saved.status();
 }
 

@@ -20,8 +20,10 @@ namespace varve {
 /// 4. the set leaves the spool.
 ///
 /// A spooled set whose noted record has the same trees as the committed set of that name was committed: after a crash
-/// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. If the sync of the record's
-/// name fails, the record is taken out of the catalog again: what a second sync says proves nothing. Thread-safe.
+/// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. Whoever changes a set after a
+/// failed attempt has the note removed first, durably (OpenFolder), for the commit may have succeeded all the same: the
+/// set is then another one, of a name that is taken. If the sync of the record's name fails, the record is taken out of
+/// the catalog again: what a second sync says proves nothing. Thread-safe.
 class SetCommit {
  public:
   /// All outlive this.

@@ -142,7 +142,13 @@ Status WriterJournal::append(char sign, uint64_t file) {
     written = ::write(descriptor_.get(), line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(line.size())) return {};
-  return Status::from_errno(written < 0 ? errno : ENOSPC, "write", path_);
+  const Status failed = Status::from_errno(written < 0 ? errno : ENOSPC, "write", path_);
+  // The next line would be taken for the rest of a torn one. Where it cannot be taken back, there is no next line.
+  if (written > 0) {
+    const off_t end = ::lseek(descriptor_.get(), 0, SEEK_END);
+    if (end < written || ::ftruncate(descriptor_.get(), end - written) != 0) descriptor_.reset();
+  }
+  return failed;
 }
 
 Status WriterJournal::begin(uint64_t file) {
@@ -349,9 +355,18 @@ std::optional<SetRecord> Spool::read_attempt(const SpooledSet& set, const ScoreF
   return std::move(record).value();
 }
 
+bool Spool::may_have_attempt(const SpooledSet& set) const {
+  return fs_.stat(set.attempt_path()).status().code() != StatusCode::not_found;
+}
+
 Status Spool::remove_attempt(const SpooledSet& set) const {
   const Status removed = fs_.remove(set.attempt_path());
-  return removed.code() == StatusCode::not_found ? Status() : removed;
+  if (removed.code() == StatusCode::not_found) return {};
+  VARVE_TRY(removed);
+  const Status synced = fs_.sync_directory(set.path);
+  // So that the next one removes something anew: of the same removal a second sync would prove nothing.
+  if (!synced.ok()) fs_.create(set.attempt_path()).status().ignore("an empty one says nothing");
+  return synced;
 }
 
 }  // namespace varve

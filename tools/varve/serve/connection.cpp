@@ -8,15 +8,28 @@ Result<Connection::Next> Connection::serve(DataBuffer& buffer) {
   if (waits_) {
     VARVE_TRY(go_on());
   } else {
-    const Result<Wire::Head> received = wire_.receive_head(deadline());
+    const Result<Wire::Begun> received = wire_.begin_head();
     if (received.status().code() == StatusCode::unsupported) refuse_version();
-    VARVE_ASSIGN(const Wire::Head head, received);
-    if (head.closed) return Next::ended;
-    VARVE_TRY(receive_and_answer(head, buffer));
+    VARVE_ASSIGN(const Wire::Begun begun, received);
+    if (begun == Wire::Begun::closed) return Next::ended;
+    if (begun == Wire::Begun::nothing || begun == Wire::Begun::partly) return Next::rests;
+    if (needs_turn(begun) && !turn_.take()) return Next::waits;
+    const Status answered = receive_and_answer(buffer);
+    turn_.give_back();
+    VARVE_TRY(answered);
     if (request_.message == GoodbyeRequest::kMessage.number) return Next::ended;
     if (request_.message == HelloRequest::kMessage.number && !handler_.greeted()) return Next::ended;  // turned away
   }
   return waits_ ? Next::waits : begin();
+}
+
+bool Connection::needs_turn(Wire::Begun begun) const {
+  if (!handler_.greeted()) return false;  // strangers are few, and have little time
+  const WireHeader& request = wire_.coming();
+  const bool gives_data = request.message == ReadRequest::kMessage.number ||
+                          request.message == ListRequest::kMessage.number ||
+                          request.message == FindRequest::kMessage.number;
+  return begun == Wire::Begun::header || request.data_bytes > 0 || gives_data || !wire_.takes_output();
 }
 
 void Connection::refuse_version() {
@@ -29,7 +42,8 @@ void Connection::refuse_version() {
   send(encode_fields(reply)).ignore("the connection ends in any case");
 }
 
-Status Connection::receive_and_answer(const Wire::Head& head, DataBuffer& buffer) {
+Status Connection::receive_and_answer(DataBuffer& buffer) {
+  VARVE_ASSIGN(const Wire::Head head, wire_.receive_head(deadline()));
   request_ = head.header;
   // Before hello is answered, nobody may have memory filled.
   if (request_.data_bytes > 0 && !handler_.greeted()) return Status::corrupt("a connection begins with data");

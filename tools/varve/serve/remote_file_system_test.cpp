@@ -134,6 +134,35 @@ TEST_F(RemoteFiles, AreReadOnAfterARestart) {
   EXPECT_EQ(read("a"), "text");
 }
 
+TEST_F(RemoteFiles, OfWhichSeveralAreOpenOverARestartAreEachReadAsThemselves) {
+  const std::vector<std::string> names{"a", "b", "c"};
+  std::vector<std::unique_ptr<File>> files;
+  for (const std::string& name : names) {
+    ASSERT_TRUE(write_file_durably(fs_, path(name), as_bytes("text of " + name)).ok());
+    files.push_back(fs_.open_read(path(name)).value());
+  }
+  restart();
+  // The last one first: it is opened again when no other is.
+  for (size_t i : {2, 1, 0, 0, 1, 2}) {
+    ByteVector buffer(9);
+    ASSERT_EQ(files[i]->read_at(0, buffer).value(), buffer.size());
+    EXPECT_EQ(as_text(buffer), "text of " + names[i]);
+  }
+}
+
+TEST_F(RemoteFiles, OfBeforeARestartCloseNobodyElsesWhenTheyAreClosed) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
+  auto old = fs_.open_read(path("a")).value();
+  restart();
+  CreateRequest create;
+  create.path = "b";
+  const OpenedFile written = link_->ask(std::move(create))->fields;
+  const OpenedFile read = link_->ask(OpenRequest{"a"})->fields;
+  old.reset();
+  EXPECT_EQ(link_->ask(SizeRequest{written.handle})->outcome, Outcome::done);
+  EXPECT_EQ(link_->ask(SizeRequest{read.handle})->outcome, Outcome::done);
+}
+
 TEST_F(RemoteFiles, AreNotMistakenForOthersAfterARestart) {
   ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("old text")).ok());
   auto file = fs_.open_read(path("a")).value();

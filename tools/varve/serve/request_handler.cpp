@@ -131,7 +131,7 @@ Reply<ServerFacts> RequestHandler::act(const HelloRequest& request, Exchange&) {
 Reply<OpenedFile> RequestHandler::open(Result<ServedFile> file, const UniqueId* writer) {
   VARVE_TRY(file.status());
   OpenedFile opened{.bytes = file->bytes, .identity = file->identity};
-  VARVE_ASSIGN(opened.handle, store_.files.add(client_, *std::move(file), writer));
+  VARVE_ASSIGN(opened.handle, store_.files.add(client_, share_, *std::move(file), writer));
   return opened;
 }
 
@@ -141,7 +141,7 @@ Reply<OpenedFile> RequestHandler::act(const OpenRequest& request, Exchange&) {
 
 Reply<OpenedFile> RequestHandler::act(const CreateRequest& request, Exchange& exchange) {
   if (is_index_run(request.path)) return not_to_be_written();
-  const MutexLock lock(store_.own.changing());
+  const OwnNames::Claim claim(store_.own, {request.path});
   Result<ServedFile> file = store_.folder.create(request.path, request.direct);
   if (exchange.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
     file = adopt(request, file.status());
@@ -152,7 +152,7 @@ Reply<OpenedFile> RequestHandler::act(const CreateRequest& request, Exchange& ex
 
 Reply<OpenedFile> RequestHandler::act(const ResumeRequest& request, Exchange&) {
   if (is_index_run(request.path)) return not_to_be_written();
-  const MutexLock lock(store_.own.changing());
+  const OwnNames::Claim claim(store_.own, {request.path});
   if (rights_ != Rights::all) VARVE_TRY(check_own(request.path));
   store_.files.take_over(client_, request.writer);
   return open(store_.folder.open_again(request.path, request.direct, request.identity), &request.writer);
@@ -340,7 +340,7 @@ Result<ServedFile> RequestHandler::adopt(const CreateRequest& request, const Sta
 
 Reply<NoFields> RequestHandler::remove(const std::string& path, bool again,
                                        Status (ServedFiles::*from_folder)(const std::string&)) {
-  const MutexLock lock(store_.own.changing());
+  const OwnNames::Claim claim(store_.own, {path});
   if (rights_ != Rights::all) {
     // Parts of a set that is there are of no use to anybody: who completes it takes them away.
     const StoreName name = store_name_of(path);
@@ -381,7 +381,7 @@ Status RequestHandler::check_new_name(const RenameRequest& request) const {
 Reply<NoFields> RequestHandler::act(const RenameRequest& request, Exchange& exchange) {
   VARVE_TRY(check_new_name(request));
   const StoreName goal = store_name_of(request.to);
-  const MutexLock lock(store_.own.changing());
+  const OwnNames::Claim claim(store_.own, {request.path, request.to});
   // What is sealed, and what only appends, replaces nothing.
   const bool may_replace = rights_ == Rights::all || goal == StoreName::run_file;
   const bool replace = request.replace && may_replace && goal != StoreName::arena;

@@ -13,6 +13,7 @@
 
 #include "core/sync.h"
 #include "serve/gather_service.h"
+#include "serve/key_share.h"
 #include "serve/request_counters.h"
 #include "serve/rights.h"
 #include "serve/served_folder.h"
@@ -75,7 +76,7 @@ class FolderSyncs {
 
 /// What all connections of a server work on.
 struct ServedStore {
-  explicit ServedStore(ServedFiles& served) : folder(served) {}
+  ServedStore(ServedFiles& served, const UniqueId& run) : folder(served), files(run), server(run) {}
 
   ServedFiles& folder;
   OpenFiles files;
@@ -90,7 +91,8 @@ struct ServedStore {
   /// level.
   std::function<Result<TransferNumbers>(TransferDirection, const SetTransfer&, const SignOfLife& alive)> transfer;
   GatherService* gather = nullptr;  ///< null: sets are not gathered
-  UniqueId server, boot;
+  const UniqueId server;            ///< this run of it
+  UniqueId boot;
   uint64_t connections_max = 0;
 };
 
@@ -109,8 +111,8 @@ class RequestHandler {
  public:
   /// `admit` says whether a client that says hello may stay. `news`: that go_on() may have the answer that it had not;
   /// called by other threads, also while a request is carried out.
-  RequestHandler(ServedStore& store, Rights rights, std::function<Status()> admit, std::function<void()> news)
-      : store_(store), rights_(rights), admit_(std::move(admit)), news_(std::move(news)) {}
+  RequestHandler(ServedStore& store, KeyShare& share, std::function<Status()> admit, std::function<void()> news)
+      : store_(store), share_(share), rights_(share.rights()), admit_(std::move(admit)), news_(std::move(news)) {}
   ~RequestHandler();
   RequestHandler(const RequestHandler&) = delete;
   RequestHandler& operator=(const RequestHandler&) = delete;
@@ -193,6 +195,7 @@ class RequestHandler {
   Result<OfferIntake*> intake();
 
   ServedStore& store_;
+  KeyShare& share_;
   const Rights rights_;
   const std::function<Status()> admit_;
   const std::function<void()> news_;

@@ -174,6 +174,28 @@ void OwnNames::forget(const std::string& path) {
   owners_.erase(path);
 }
 
+bool OwnNames::is_claimed(const std::set<std::string>& paths) const {
+  for (const std::string& path : paths) {
+    if (claimed_.contains(path)) return true;
+  }
+  return false;
+}
+
+OwnNames::Claim::Claim(OwnNames& names, std::set<std::string> paths) : names_(names), paths_(std::move(paths)) {
+  std::set<std::string> claimed = paths_;  // all of them, or, where there is no memory, none
+  const MutexLock lock(names_.mutex_);
+  while (names_.is_claimed(paths_)) names_.unclaimed_.wait(names_.mutex_);
+  names_.claimed_.merge(claimed);
+}
+
+OwnNames::Claim::~Claim() {
+  {
+    const MutexLock lock(names_.mutex_);
+    for (const std::string& path : paths_) names_.claimed_.erase(path);
+  }
+  names_.unclaimed_.notify_all();
+}
+
 namespace {
 Status lacking(Rights rights, std::string_view what) {
   return {StatusCode::permission_denied,

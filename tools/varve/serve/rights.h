@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -62,14 +62,29 @@ class OwnNames {
   bool is_of(const std::string& path, const UniqueId& client) const;
   void forget(const std::string& path);
 
-  /// Held by who decides by a name's owner, and until what is done then is done.
-  Mutex& changing() VARVE_RETURN_CAPABILITY(changing_) { return changing_; }
+  /// Of paths, by who decides by the owners of what they name, until what he does then is done, and noted: whoever
+  /// claims one of them, too, waits. Others do not: it may take a minute where the store is in a bucket. All that a
+  /// request needs is claimed at once, so that no two wait for one another.
+  class Claim {
+   public:
+    Claim(OwnNames& names, std::set<std::string> paths);
+    ~Claim();
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+
+   private:
+    OwnNames& names_;
+    const std::set<std::string> paths_;
+  };
 
  private:
   static constexpr size_t kNamesMax = 65'536;
 
-  Mutex changing_ VARVE_ACQUIRED_BEFORE(mutex_);
+  bool is_claimed(const std::set<std::string>& paths) const VARVE_REQUIRES(mutex_);
+
   mutable Mutex mutex_;
+  ConditionVariable unclaimed_;
+  std::set<std::string> claimed_ VARVE_GUARDED_BY(mutex_);
   std::map<std::string, UniqueId> owners_ VARVE_GUARDED_BY(mutex_);
   std::deque<std::string> oldest_ VARVE_GUARDED_BY(mutex_);  ///< some may have been forgotten
 };

@@ -105,9 +105,8 @@ class ServedBackend::Draft {
   }
   /// Makes it the object of that name. When it has succeeded, or has been given up, nothing follows.
   virtual Status become(const std::string& name, IfExists if_exists) VARVE_REQUIRES(mutex) = 0;
+  /// busy: it may become an object yet, and has not been given up.
   virtual Status give_up() VARVE_REQUIRES(mutex) = 0;
-  /// Whether nobody can tell what it has become.
-  virtual bool undecided() const VARVE_REQUIRES(mutex) { return false; }
 
   /// Its length, without waiting for what is being done with it; none: that takes the lock.
   virtual std::optional<uint64_t> bytes_so_far() const { return std::nullopt; }
@@ -338,22 +337,19 @@ class RecordDraft final : public ContentsDraft {
     if (decided) return become;
     // Its own record under that name can have come by this alone.
     const Result<ByteVector> there = backend_.read_record(name, kSetRecordBytesMax);
-    if (there.ok() && *there == stored_) return {};
-    undecided_ = true;
-    return become;
+    return there.ok() && *there == stored_ ? Status() : become;
   }
 
   Status give_up() VARVE_REQUIRES(mutex) override {
-    record_.reset();
-    return backend_.remove(name_);
+    const Status removed = backend_.remove(name_);
+    if (removed.code() != StatusCode::busy) record_.reset();
+    return removed;
   }
-  bool undecided() const VARVE_REQUIRES(mutex) override { return undecided_; }
 
  private:
   const std::string path_;
   std::unique_ptr<HeldRecord> record_ VARVE_GUARDED_BY(mutex);
   ByteVector stored_ VARVE_GUARDED_BY(mutex);  ///< what the record says
-  bool undecided_ VARVE_GUARDED_BY(mutex) = false;
 };
 
 /// Of a header, a remark, or a file of runs/; or one that is made to see what time it is (FolderBackend::now()).
@@ -612,16 +608,14 @@ Status ServedBackend::rename(const std::string& from, const std::string& to, boo
 }
 
 namespace {
-/// A server that is gone may have made it a set, and not come to remove it; or be about to.
+/// A server that is gone may have made it a set, and not come to remove it; or be about to. It stays in any case: that
+/// server may have asked more than once, and what is still on its way needs it.
 Status rename_lost_lease(Backend& backend, const std::string& from, const std::string& to) {
   const Result<ByteVector> lease = backend.read_record(from, kSetRecordBytesMax);
   if (lease.status().code() == StatusCode::not_found) return lost_draft();
   VARVE_TRY(lease.status());
   const Result<ByteVector> there = backend.read_record(to, kSetRecordBytesMax);
-  if (there.ok() && *there == *lease) {
-    backend.remove_if_there(from).ignore("a prune removes it in time");
-    return {};
-  }
+  if (there.ok() && *there == *lease) return {};
   if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
   return Status(StatusCode::busy, "the server was restarted since the save began", "", Remedy::save_again);
 }
@@ -679,11 +673,12 @@ Status ServedBackend::remove_lease(const std::string& path) {
     // A commit that is under way is waited for.
     const MutexLock lock(draft->mutex);
     VARVE_TRY(draft->ended);
-    if (!draft->undecided()) {
-      // It was held here, so that nobody else can commit it, and nothing that was begun can take effect later.
+    const Status given_up = draft->give_up();
+    // It was held here, so that nobody else can commit it. Busy: what was begun may take effect later.
+    if (given_up.code() != StatusCode::busy) {
       draft->ended = lost_draft();
       drafts_.forget(path, draft.get());
-      return draft->give_up();
+      return given_up;
     }
   }
   const Result<FileStatus> status = backend_.status(full(path));

@@ -284,7 +284,11 @@ TEST_F(ABucketServed, ACommitThatAServerHasMadeWhichIsGoneIsFoundOut) {
   for (const bool removed : {false, true}) {
     // It may have come to remove the lease, or not.
     service->set_object("runs/sets/run/1.set", "a record");
-    if (!removed) service->set_object("runs/writers/" + id, "a record");
+    if (removed) {
+      EXPECT_TRUE(own->remove(own->root() + "/writers/" + id).ok());
+    } else {
+      service->set_object("runs/writers/" + id, "a record");
+    }
     kill();
     start();
     if (removed) {
@@ -292,7 +296,8 @@ TEST_F(ABucketServed, ACommitThatAServerHasMadeWhichIsGoneIsFoundOut) {
     }
     request.token = UniqueId::random().value();
     EXPECT_EQ(ask(request, true).outcome, Outcome::done) << removed;
-    EXPECT_FALSE(service->object("runs/writers/" + id));
+    // What the other server has sent may be on its way yet.
+    EXPECT_EQ(service->object("runs/writers/" + id).has_value(), !removed);
     EXPECT_EQ(service->object("runs/sets/run/1.set"), "a record");
   }
   // Somebody else's, or nobody can tell whose.
@@ -399,6 +404,32 @@ TEST_F(ABucketServed, ACommitOfWhichNobodyCanTellKeepsItsLease) {
   ASSERT_TRUE(prune(options).ok());
   EXPECT_EQ(count_in("writers"), 0u);
   EXPECT_TRUE(test::restores_as(*remote(), {"run", 1}, test::snapshot_of(source.path())));
+}
+
+TEST_F(ABucketServed, ALeaseWhoseCommitWasSentTwiceStaysHoweverThatEnded) {
+  Backend& backend = place->backend();
+  for (const bool other : {false, true}) {
+    const std::string id(32, other ? '1' : '2'), name = backend.root() + "/writers/" + id;
+    const std::string step = other ? "1" : "2";
+    const auto lease = backend.records().hold(name, as_bytes("1 host\n")).value();
+    ASSERT_TRUE(lease->rewrite(as_bytes("a record")).ok());
+    if (other) service->set_object("runs/sets/run/1.set", "another record");
+    bool once = false;
+    service->set_faults([&](const HttpRequest& request) {
+      const bool commits = request.method == HttpMethod::put && request.path.find("/sets/") != std::string::npos;
+      return commits && !std::exchange(once, true) ? S3Fault::lost_request : S3Fault::none;
+    });
+    EXPECT_EQ(lease->become(backend.root() + "/sets/run/" + step + ".set", IfExists::refuse).code(),
+              other ? StatusCode::already_exists : StatusCode::ok);
+    service->set_faults(nullptr);
+    EXPECT_TRUE(once);
+    EXPECT_EQ(backend.remove(name).code(), StatusCode::busy);
+    EXPECT_FALSE(WriterLease::give_up(backend, name, 4000).value());
+    EXPECT_EQ(service->object("runs/writers/" + id), "a record");
+    clock.advance(3700);
+    EXPECT_TRUE(WriterLease::give_up(backend, name, 4000).value());
+    EXPECT_FALSE(service->object("runs/writers/" + id));
+  }
 }
 
 /// What a service does, and a server that is killed now and then.

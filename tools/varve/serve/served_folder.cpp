@@ -21,6 +21,10 @@ namespace {
 constexpr size_t kFilesMax = 2048;  // of one client
 }
 
+// A client keeps the numbers that an earlier run of the server has given it: by these, nobody may find a file of this
+// run. Of 60 random bits, no two runs have numbers that are near to one another.
+OpenFiles::OpenFiles(const UniqueId& server) : next_handle_(server.tag() >> 4) {}
+
 void OpenFiles::begin_connection(const UniqueId& client) {
   const MutexLock lock(mutex_);
   ++clients_[client].connections;
@@ -35,13 +39,15 @@ void OpenFiles::end_connection(const UniqueId& client) {
   clients_.erase(found);
 }
 
-Result<uint64_t> OpenFiles::add(const UniqueId& client, ServedFile file, const UniqueId* writer) {
+Result<uint64_t> OpenFiles::add(const UniqueId& client, KeyShare& share, ServedFile file, const UniqueId* writer) {
+  KeyShare::FilePlace place = file.descriptor < 0 ? nullptr : share.take_file();
+  if (file.descriptor >= 0 && !place)
+    return Status::resource_limit("the clients with this key have too many files open together");
   const MutexLock lock(mutex_);
   Client& owner = clients_[client];
   if (owner.files.size() >= kFilesMax) return Status::resource_limit("this client has too many files open");
   const uint64_t handle = next_handle_++;
-  owner.files.emplace(
-      handle, std::make_shared<OpenFile>(std::move(file.file), file.descriptor, file.identity, writer != nullptr));
+  owner.files.emplace(handle, std::make_shared<OpenFile>(std::move(file), std::move(place), writer != nullptr));
   if (writer != nullptr) owner.writers[*writer] = handle;
   return handle;
 }

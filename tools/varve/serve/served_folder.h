@@ -9,6 +9,7 @@
 #include "core/file_system.h"
 #include "core/process.h"
 #include "core/sync.h"
+#include "serve/key_share.h"
 #include "service/protocol.h"
 
 namespace varve {
@@ -29,9 +30,12 @@ class OpenFiles {
   /// A file, in use by one request at a time if it is being written.
   class OpenFile {
    public:
-    /// `descriptor`: of `file`, which owns it; -1: it has none.
-    OpenFile(std::unique_ptr<File> file, int descriptor, const FileIdentity& identity, bool written)
-        : file_(std::move(file)), descriptor_(descriptor), identity_(identity), written_(written) {}
+    OpenFile(ServedFile opened, KeyShare::FilePlace place, bool written)
+        : place_(std::move(place)),
+          file_(std::move(opened.file)),
+          descriptor_(opened.descriptor),
+          identity_(opened.identity),
+          written_(written) {}
     int descriptor() const { return descriptor_; }
     const FileIdentity& identity() const { return identity_; }
     bool written() const { return written_; }
@@ -49,6 +53,7 @@ class OpenFiles {
     }
 
    private:
+    const KeyShare::FilePlace place_;  ///< until the file is closed
     const std::unique_ptr<File> file_;
     const int descriptor_;
     const FileIdentity identity_;
@@ -57,11 +62,15 @@ class OpenFiles {
     bool revoked_ VARVE_GUARDED_BY(mutex_) = false;
   };
 
+  /// `server`: this run of it.
+  explicit OpenFiles(const UniqueId& server);
+
   void begin_connection(const UniqueId& client);
   void end_connection(const UniqueId& client);
 
-  /// resource_limit: the client has too many. `writer` of a file that is being written: see take_over().
-  Result<uint64_t> add(const UniqueId& client, ServedFile file, const UniqueId* writer);
+  /// A number that no other run of the server has given to any file. resource_limit: the client, or all of `share`,
+  /// have too many. `writer` of a file that is being written: see take_over().
+  Result<uint64_t> add(const UniqueId& client, KeyShare& share, ServedFile file, const UniqueId* writer);
   /// Null: there is none of that number.
   std::shared_ptr<OpenFile> find(const UniqueId& client, uint64_t handle);
   void close(const UniqueId& client, uint64_t handle);
@@ -85,7 +94,7 @@ class OpenFiles {
 
   Mutex mutex_;  ///< not held while files are used or closed
   std::map<UniqueId, Client> clients_ VARVE_GUARDED_BY(mutex_);
-  uint64_t next_handle_ VARVE_GUARDED_BY(mutex_) = 1;
+  uint64_t next_handle_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// Which paths a server lets its clients name.

@@ -57,7 +57,8 @@ Status Server::begin() {
   VARVE_TRY(open_place());
   const std::string folder = place_.own ? options_.folder : std::string();
   chunks_ = std::make_unique<ChunkService>(*place_.backend, folder, options_.index_memory_bytes);
-  store_ = std::make_unique<ServedStore>(*place_.files);
+  VARVE_ASSIGN(const UniqueId run, UniqueId::random());
+  store_ = std::make_unique<ServedStore>(*place_.files, run);
   store_->chunks = chunks_.get();
   store_->committed = [this] { chunks_->keep_up(); };
   if (!options_.next.location.empty()) {
@@ -72,11 +73,11 @@ Status Server::begin() {
   store_->gather = gather_.get();
   fit_to_descriptors();
   store_->connections_max = options_.connections_max;
-  VARVE_ASSIGN(store_->server, UniqueId::random());
   store_->boot = boot_id();
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
   VARVE_TRY(listen());
+  share_out();
   ::fcntl(listener_.get(), F_SETFL, ::fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
   VARVE_ASSIGN(threads_, PollingThreads::start(options_.threads_max));
   VARVE_ASSIGN(acceptor_, start_thread([this] { accept_clients(); }));
@@ -97,6 +98,7 @@ Status Server::open_place() {
 
 Status Server::listen() {
   if (options_.listen.kind == ServerAddress::Kind::unix_socket) {
+    key_holders_.rights = {options_.socket_rights};
     VARVE_ASSIGN(listener_, listen_unix(options_.listen.path));
     return {};
   }
@@ -134,6 +136,18 @@ void Server::fit_to_descriptors() {
     tell("fewer connections than wanted: this process may have too few files open");
 }
 
+void Server::share_out() {
+  const size_t keys = key_holders_.rights.size();
+  constexpr size_t many = 1'000'000;
+  const size_t descriptors = descriptors_for(many, 1);
+  const size_t files = descriptors - std::min(descriptors, options_.connections_max);
+  for (const Rights rights : key_holders_.rights) {
+    const KeyShare::Limits limits{.turns = share_of_key(options_.threads_max, keys),
+                                  .files = share_of_key(files, keys)};
+    key_holders_.shares.push_back(std::make_unique<KeyShare>(rights, limits));
+  }
+}
+
 void Server::accept_clients() {
   while (!stopping_) {
     const Look look = look_after_clients();
@@ -162,7 +176,12 @@ Server::Look Server::look_after_clients() {
   const MutexLock lock(mutex_);
   if (clients_.next_sign_of_life <= now) {
     clients_.next_sign_of_life = now + kSignOfLife;
-    for (Client& client : clients_.known) look_for_news(client);
+    const double late = steady_clock().seconds() - options_.limits.frame_seconds;
+    for (Client& client : clients_.known) {
+      look_for_news(client);
+      const double begun_since = client.begun_since;
+      if (begun_since != kNotBegun && begun_since < late) ::shutdown(client.socket(), SHUT_RDWR);
+    }
   }
   Look look{.again = clients_.next_sign_of_life};
   size_t strangers = 0;
@@ -251,16 +270,16 @@ Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) 
   if (key_holders_.party) {
     tune_tcp(socket.get());
     VARVE_ASSIGN(SecureStream secure, key_holders_.party->shake_hands(std::move(socket), deadline));
-    return Arrival{std::move(secure.stream), key_holders_.rights.at(secure.key)};
+    return Arrival{std::move(secure.stream), secure.key};
   }
   VARVE_TRY(check_peer(socket.get()));
-  return Arrival{make_socket_stream(std::move(socket)), options_.socket_rights};
+  return Arrival{make_socket_stream(std::move(socket)), 0};
 }
 
 Status Server::begin_connection(Client& client) {
   VARVE_ASSIGN(Arrival arrival, make_stream(client.take_socket(), hello_by(client)));
   client.connection = std::make_unique<Connection>(
-      *store_, std::move(arrival.stream), arrival.rights, options_.limits, hello_by(client),
+      *store_, std::move(arrival.stream), *key_holders_.shares.at(arrival.key), options_.limits, hello_by(client),
       [this, &client] { return admit(client); }, [this, &client] { note_news(client); });
   return {};
 }
@@ -273,9 +292,17 @@ Deadline Server::hello_by(const Client& client) const {
 Result<Connection::Next> Server::converse(Client& client, DataBuffer& buffer) {
   client.idle_since = kAtWork;
   client.turn = Turn::at_work;
-  if (client.connection) return client.connection->serve(buffer);
-  VARVE_TRY(begin_connection(client));
-  return client.connection->begin();
+  if (!client.connection) {
+    VARVE_TRY(begin_connection(client));
+    return client.connection->begin();
+  }
+  VARVE_ASSIGN(const Connection::Next next, client.connection->serve(buffer));
+  if (next != Connection::Next::rests || !client.connection->has_begun()) {
+    client.begun_since = kNotBegun;
+  } else if (client.begun_since == kNotBegun) {
+    client.begun_since = steady_clock().seconds();
+  }
+  return next;
 }
 
 void Server::serve(Client& client, DataBuffer& buffer) noexcept {

@@ -10,6 +10,7 @@
 #include "serve/chunk_service.h"
 #include "serve/connection.h"
 #include "serve/gather_service.h"
+#include "serve/key_share.h"
 #include "serve/polling_threads.h"
 #include "serve/request_handler.h"
 #include "serve/rights.h"
@@ -75,7 +76,7 @@ class Server {
   enum class Standing : uint8_t { stranger, known, dismissed };
   /// Whose turn it is, if the client's last request waits for its answer.
   enum class Turn : uint8_t { at_work, waits, news };
-  static constexpr double kAtWork = -1;
+  static constexpr double kAtWork = -1, kNotBegun = -1;
   class Client final : public Polled {
    public:
     Client(Server& server, UniqueFd socket)
@@ -85,7 +86,8 @@ class Server {
 
     const Moment arrived;
     std::atomic<Standing> standing{Standing::stranger};
-    std::atomic<double> idle_since{kAtWork};  ///< of steady_clock()
+    std::atomic<double> idle_since{kAtWork};     ///< of steady_clock()
+    std::atomic<double> begun_since{kNotBegun};  ///< the same: a message that has come in part
     std::atomic<Turn> turn{Turn::at_work};
     std::list<Client>::iterator place;
     std::unique_ptr<Connection> connection;  ///< once it is known who comes; of who serves it
@@ -105,10 +107,13 @@ class Server {
   Status begin();
   Status open_place();
   Status listen();
+  /// What each key's holders have, once it is known how many keys there are.
+  void share_out();
   /// Leaves some of the files that this process may have open to those that the clients open.
   void fit_to_descriptors();
   void accept_clients();
-  /// Ends those that took too long to say hello, and lets those that wait for an answer see that the server lives.
+  /// Ends those that took too long to say hello, or for a message, and lets those that wait for an answer see that the
+  /// server lives.
   /// Returns when to look again, and whether another client may come.
   struct Look {
     Moment again;
@@ -143,7 +148,7 @@ class Server {
   /// A client's connection, and what he may do.
   struct Arrival {
     std::unique_ptr<ByteStream> stream;
-    Rights rights = Rights::read;
+    size_t key = 0;
   };
   Result<Arrival> make_stream(UniqueFd socket, Deadline deadline) const;
   Status begin_connection(Client& client);
@@ -157,18 +162,20 @@ class Server {
     std::unique_ptr<ServedFiles> files;
   };
 
+  /// Who shares a key with this server, at TCP.
+  struct KeyHolders {
+    std::unique_ptr<TlsParty> party;                ///< null: it does not listen at TCP
+    std::vector<Rights> rights;                     ///< by key; over a Unix socket, all of one
+    std::vector<std::unique_ptr<KeyShare>> shares;  ///< the same
+  };
+
   ServerOptions options_;
+  KeyHolders key_holders_;
   ServedPlace place_;
   std::unique_ptr<ChunkService> chunks_;
   std::unique_ptr<NextLevel> next_;
   std::unique_ptr<GatherService> gather_;
   std::unique_ptr<ServedStore> store_;
-  /// Who shares a key with this server, at TCP.
-  struct KeyHolders {
-    std::unique_ptr<TlsParty> party;  ///< null: it does not listen at TCP
-    std::vector<Rights> rights;       ///< by key
-  };
-  KeyHolders key_holders_;
   UniqueFd listener_;
   UniqueFd wake_;  ///< readable once somebody can be let in, a place is wanted, or it is to stop
   std::unique_ptr<PollingThreads> threads_;

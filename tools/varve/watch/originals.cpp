@@ -6,38 +6,84 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 
 #include "core/file_system.h"
 #include "core/process.h"
-#include "core/sync.h"
+#include "engine/save.h"
 #include "engine/source.h"
 
 namespace varve {
 
 namespace {
-/// Each file has a descriptor with its lease meanwhile.
-constexpr size_t kFilesAtOnce = 64;
-/// A program that had found a file by its name just before that was taken away comes to its lease in this time: between
-/// the two it waits for nothing.
-constexpr std::chrono::milliseconds kOpenersArrive(20);
+/// Each file has a descriptor with its lease meanwhile, and each folder two.
+constexpr size_t kFilesAtOnce = 64, kDescriptorShare = 12;
 
 bool is_as_found(const struct stat& status, const SourceFile& file) {
   return S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes &&
          status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns;
 }
 
+/// A folder that files leave for the kRemovingFolder in it, known by descriptors: a program may give it another path
+/// meanwhile.
+class LeftFolder {
+ public:
+  static Result<std::unique_ptr<LeftFolder>> open(const std::string& path) {
+    auto left = std::make_unique<LeftFolder>();
+    left->folder_ = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!left->folder_.valid()) return failed_while_saved(errno, "open the folder", path);
+    if (::mkdirat(left->folder_.get(), kRemovingFolder, 0700) != 0 && errno != EEXIST)
+      return Status::from_errno(errno, "create the folder", join_path(path, kRemovingFolder));
+    left->removing_ =
+        UniqueFd(::openat(left->folder_.get(), kRemovingFolder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!left->removing_.valid()) return Status::from_errno(errno, "open the folder", join_path(path, kRemovingFolder));
+    return left;
+  }
+  LeftFolder() = default;
+  LeftFolder(const LeftFolder&) = delete;
+  LeftFolder& operator=(const LeftFolder&) = delete;
+  ~LeftFolder() {
+    if (folder_.valid()) ::unlinkat(folder_.get(), kRemovingFolder, AT_REMOVEDIR);
+  }
+
+  /// `errno`, 0 if it has its other name.
+  int take_away(const std::string& name) const { return rename(folder_, removing_, name.c_str()); }
+  int give_back(const std::string& name) const { return rename(removing_, folder_, name.c_str()); }
+  /// Where files are that have left.
+  int removing() const { return removing_.get(); }
+  /// Its path as it is now, for people.
+  std::string removing_path() const {
+    std::error_code unknown;
+    const std::filesystem::path path =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(removing_.get()), unknown);
+    return unknown ? kRemovingFolder : path.string();
+  }
+
+ private:
+  /// As FileSystem::rename_no_replace().
+  static int rename(const UniqueFd& from, const UniqueFd& to, const char* name) {
+    if (::renameat2(from.get(), name, to.get(), name, RENAME_NOREPLACE) == 0) return 0;
+    if ((errno == EINVAL || errno == ENOSYS) && ::linkat(from.get(), name, to.get(), name, 0) == 0) {
+      ::unlinkat(from.get(), name, 0);
+      return 0;
+    }
+    return errno;
+  }
+
+  UniqueFd folder_, removing_;
+};
+
 /// One file on its way out. Unless it was removed, it has its name again when this ends, if that can be.
 class LeavingFile {
  public:
   LeavingFile(const std::string& folder, const SourceFile& file)
-      : file_(file),
-        path_(join_path(folder, file.path)),
-        removing_folder_(join_path(parent_path(path_), kRemovingFolder)),
-        removing_path_(join_path(removing_folder_, base_name(path_))) {}
+      : file_(file), path_(join_path(folder, file.path)), name_(base_name(path_)) {}
   LeavingFile(LeavingFile&& other) noexcept = default;
 
   /// That nobody writes to it, and it is what was found.
@@ -54,41 +100,42 @@ class LeavingFile {
     return is_as_found(status, file_) ? Status() : changed_while_saved(path_);
   }
 
-  Status leave_name() {
-    if (::mkdir(removing_folder_.c_str(), 0700) != 0 && errno != EEXIST)
-      return Status::from_errno(errno, "create the folder", removing_folder_);
-    const Status left = posix_file_system().rename_no_replace(path_, removing_path_);
-    if (left.code() == StatusCode::not_found) return changed_while_saved(path_);
-    VARVE_TRY(left);
+  std::string folder() const { return parent_path(path_); }
+
+  Status leave_name(const LeftFolder& folder) {
+    folder_ = &folder;
+    const int error = folder.take_away(name_);
+    if (error != 0) return failed_while_saved(error, "rename the file", path_);
     is_away_ = true;
     return {};
   }
 
   Status remove() {
     VARVE_TRY(check_still_the_same());
-    if (::unlink(removing_path_.c_str()) != 0) return Status::from_errno(errno, "remove", removing_path_);
+    if (::unlinkat(folder_->removing(), name_.c_str(), 0) != 0) return Status::from_errno(errno, "remove", path_);
     is_away_ = false;
     return {};
   }
 
   Status come_back() {
     if (!is_away_) return {};
-    const Status back = posix_file_system().rename_no_replace(removing_path_, path_);
-    if (back.code() == StatusCode::not_found) return {};  // another watcher has given it its name
-    VARVE_TRY(back.with_hint("it was changed while it was being removed, and has not got its name back"));
+    const int error = folder_->give_back(name_);
+    if (error == ENOENT) return {};  // another watcher has given it its name
+    if (error != 0)
+      return Status::from_errno(error, "give it its name back", join_path(folder_->removing_path(), name_))
+          .with_hint("it was changed while it was being removed, and has not got its name back");
     is_away_ = false;
     return {};
   }
 
-  const std::string& removing_folder() const { return removing_folder_; }
-
  private:
   Status check_still_the_same() const {
     struct stat there {};
-    if (::lstat(removing_path_.c_str(), &there) != 0) return failed_while_saved(errno, "look at", removing_path_);
+    if (::fstatat(folder_->removing(), name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0)
+      return failed_while_saved(errno, "look at", path_);
     if (file_.type == FileType::symlink) {
       std::string target(file_.link_target.size() + 1, '\0');
-      const ssize_t bytes = ::readlink(removing_path_.c_str(), target.data(), target.size());
+      const ssize_t bytes = ::readlinkat(folder_->removing(), name_.c_str(), target.data(), target.size());
       const bool same =
           bytes == static_cast<ssize_t>(file_.link_target.size()) && target.starts_with(file_.link_target);
       return same ? Status() : changed_while_saved(path_);
@@ -101,56 +148,129 @@ class LeavingFile {
   }
 
   const SourceFile& file_;
-  std::string path_, removing_folder_, removing_path_;
+  std::string path_, name_;
+  const LeftFolder* folder_ = nullptr;
   std::optional<ReadLease> lease_;
   bool is_away_ = false;
 };
 
+/// The note beside a set's files that some of them may be gone (find_removal_note()).
+class RemovalNote {
+ public:
+  static Result<RemovalNote> open(const FoundSet& set, const std::string& job) {
+    RemovalNote note(removal_note_name({job, set.step}), join_path(set.folder, removal_note_name({job, set.step})));
+    note.folder_ = UniqueFd(::open(set.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!note.folder_.valid()) return failed_while_saved(errno, "open the folder", set.folder);
+    return note;
+  }
+  RemovalNote(RemovalNote&& other) noexcept = default;
+  ~RemovalNote() {
+    if (folder_.valid() && is_needless_) remove();
+  }
+
+  /// Before the first file goes: it is durable then.
+  Status write() {
+    if (written_) return {};
+    const UniqueFd made(
+        ::openat(folder_.get(), name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (!made.valid() && errno != EEXIST) return Status::from_errno(errno, "create the file", path_);
+    is_needless_ = made.valid();
+    // It has no bytes, so it is whole as soon as it has its name; one that was there may not be durable yet.
+    if (made.valid() && ::fsync(made.get()) != 0) return Status::from_errno(errno, "make the file durable", path_);
+    if (::fsync(folder_.get()) != 0) return Status::from_errno(errno, "make the file's name durable", path_);
+    written_ = true;
+    return {};
+  }
+  /// A file has gone: the note stays, however this ends.
+  void keep() { is_needless_ = false; }
+  /// All have gone, for good.
+  void remove() const { ::unlinkat(folder_.get(), name_.c_str(), 0); }
+
+ private:
+  RemovalNote(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
+
+  std::string name_, path_;
+  UniqueFd folder_;
+  bool written_ = false, is_needless_ = false;
+};
+
 /// A few files, all of which hold their leases at the same time.
-Status remove_together(const std::string& folder, std::span<const SourceFile* const> files,
-                       const OriginalsRules& rules) {
+Status remove_together(const std::string& folder, std::span<const SourceFile* const> files, const OriginalsRules& rules,
+                       RemovalNote& note) {
+  std::map<std::string, std::unique_ptr<LeftFolder>> folders;
   std::vector<LeavingFile> leaving;
-  Status outcome;
-  auto first_failure = [&outcome](Status next) {
-    if (outcome.ok()) outcome = std::move(next);
-    return outcome.ok();
-  };
   for (const SourceFile* file : files) {
     leaving.emplace_back(folder, *file);
-    if (!first_failure(leaving.back().hold(folder, rules))) return outcome;
+    VARVE_TRY(leaving.back().hold(folder, rules));
   }
-  for (LeavingFile& file : leaving) {
-    if (!first_failure(file.leave_name())) break;
-  }
-  if (outcome.ok()) sleep_for(kOpenersArrive);
-  for (LeavingFile& file : leaving) {
-    if (!outcome.ok() || !first_failure(file.remove())) {
-      const Status back = file.come_back();
-      if (!back.ok()) outcome = back;  // of all failures the one that somebody has to look at
+  VARVE_TRY(note.write());
+  auto leave = [&](LeavingFile& file) -> Status {
+    std::unique_ptr<LeftFolder>& left = folders[file.folder()];
+    if (left == nullptr) {
+      VARVE_ASSIGN(left, LeftFolder::open(file.folder()));
     }
+    return file.leave_name(*left);
+  };
+  Status outcome;
+  for (LeavingFile& file : leaving) {
+    if (outcome.ok()) outcome = leave(file);
   }
-  for (const LeavingFile& file : leaving) ::rmdir(file.removing_folder().c_str());
+  if (outcome.ok()) rules.await_openers();
+  for (LeavingFile& file : leaving) {
+    if (outcome.ok()) outcome = file.remove();
+    if (outcome.ok()) {
+      note.keep();
+      continue;
+    }
+    const Status back = file.come_back();
+    if (!back.ok()) outcome = back;  // of all failures the one that somebody has to look at
+  }
   return outcome;
+}
+
+/// What has gone from the set's folders does not come back when the power fails.
+Status make_removal_durable(const FoundSet& set) {
+  std::set<std::string> folders = {set.folder};
+  for (const SourceFile& file : set.files) folders.insert(parent_path(join_path(set.folder, file.path)));
+  for (const std::string& folder : folders) {
+    const Status synced = posix_file_system().sync_directory(folder);
+    if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);  // that one has gone itself
+  }
+  return {};
 }
 }  // namespace
 
-Status remove_originals(const std::string& watched_folder, const FoundSet& set, const OriginalsRules& rules) {
+Status remove_originals(const std::string& watched_folder, const FoundSet& set, const std::string& job,
+                        const OriginalsRules& rules) {
   std::vector<const SourceFile*> files;
   for (const SourceFile& file : set.files) {
     if (file.type == FileType::regular) VARVE_TRY(check_unchanged(set.folder, file));
     if (file.type != FileType::directory) files.push_back(&file);
   }
-  const size_t at_once = descriptors_for(kFilesAtOnce, 4);
+  VARVE_ASSIGN(RemovalNote note, RemovalNote::open(set, job));
+  const size_t at_once = descriptors_for(kFilesAtOnce, kDescriptorShare);
   for (size_t at = 0; at < files.size(); at += at_once) {
     const size_t count = std::min(at_once, files.size() - at);
-    VARVE_TRY(remove_together(set.folder, std::span(files).subspan(at, count), rules));
+    VARVE_TRY(remove_together(set.folder, std::span(files).subspan(at, count), rules, note));
   }
   // Sorted by path, so that the inner ones come last. What is not empty has something that is not the set's.
   for (auto file = set.files.rbegin(); file != set.files.rend(); ++file) {
     if (file->type == FileType::directory) ::rmdir(join_path(set.folder, file->path).c_str());
   }
+  VARVE_TRY(make_removal_durable(set));
+  note.remove();
   if (set.folder != watched_folder) ::rmdir(set.folder.c_str());
   return {};
+}
+
+Result<std::string> find_removal_note(const std::string& watched_folder, const FoundSet& set, const std::string& job) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, posix_file_system().list(set.folder));
+  const bool is_own = set.folder != watched_folder;
+  const std::string wanted = removal_note_name({job, set.step});
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name == wanted || (is_own && is_removal_note(entry.name))) return entry.name;
+  }
+  return std::string();
 }
 
 bool put_back_unremoved(const std::string& folder, const std::vector<SourceFile>& files) {

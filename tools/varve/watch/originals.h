@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "core/open_writers.h"
+#include "core/sync.h"
 #include "engine/source.h"
 #include "watch/set_finder.h"
 
@@ -14,8 +16,11 @@ struct OriginalsRules {
   /// Where the system does not say whether a program has a file open for writing: whether the files are closed, by the
   /// word of somebody who knows.
   bool known_to_be_closed = false;
-  /// For tests.
+  // For tests.
   std::function<Result<ReadLease>(const std::string& path)> take_lease = ReadLease::take;
+  /// A program that had found a file by its name just before that was taken away comes to its lease in this time:
+  /// between the two it waits for nothing.
+  std::function<void()> await_openers = [] { sleep_for(std::chrono::milliseconds(20)); };
 };
 
 /// Removes the files of a set that is saved, and folders that are empty then, up to the set's own, if it has one.
@@ -23,12 +28,20 @@ struct OriginalsRules {
 /// A file goes only if it is the very one that was found, unchanged, and nobody has it open for writing: both are
 /// looked at under a lease, then it leaves its name for kRemovingFolder, where no program finds it, and only then, if
 /// the lease is unbroken and the file still unchanged, it is removed. Otherwise it gets its name back, and nothing is
-/// lost.
+/// lost. A program that renames the folder meanwhile finds them in it.
+///
+/// From before the first file goes until all have gone for good there is a note in the set's folder, or the watched one
+/// if it has none (find_removal_note()). It stays if this ends in between, by whatever.
 ///
 /// busy: something has changed since the set was found, or a program has opened it for writing; that, and what comes
 /// behind, is left. unsupported: the system does not say whether a program has a file open; nothing was removed.
 /// already_exists: a file could not get its name back, as another has it now; it stays in kRemovingFolder.
-Status remove_originals(const std::string& watched_folder, const FoundSet& set, const OriginalsRules& rules = {});
+Status remove_originals(const std::string& watched_folder, const FoundSet& set, const std::string& job,
+                        const OriginalsRules& rules = {});
+
+/// The name of the note that the removal of the set's files has begun, and is not over: what is found of it may be less
+/// than the set. Empty: there is none. In a folder of the set's own, whoever's note counts.
+Result<std::string> find_removal_note(const std::string& watched_folder, const FoundSet& set, const std::string& job);
 
 /// In each folder of which files are being removed: where they are for a moment.
 inline constexpr const char* kRemovingFolder = ".varve-removing";

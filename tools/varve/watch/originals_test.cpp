@@ -8,6 +8,7 @@
 
 #include "core/process.h"
 #include "core/progress.h"
+#include "engine/save.h"
 #include "engine/source.h"
 #include "sets/saving.h"
 #include "watch/test_text.h"
@@ -23,7 +24,7 @@ struct Originals : testing::Test {
     look();
   }
   void look() { set.files = scan_source_tree(set.folder, null_progress()).value(); }
-  Status remove() { return remove_originals(folder.path(), set, rules); }
+  Status remove() { return remove_originals(folder.path(), set, "run", rules); }
   /// Has `act` done when the lease of the last file is taken: all of them are held, and none has left its name.
   void once_all_are_held(std::function<void()> act) {
     rules.take_lease = [act = std::move(act)](const std::string& path) {
@@ -37,6 +38,7 @@ struct Originals : testing::Test {
   test::TempFolder folder{test::TempFolder::Where::disk};
   FoundSet set{folder / "out1", 1, {}};
   const std::string removing = set.folder + "/" + kRemovingFolder;
+  const std::string note = set.folder + "/" + removal_note_name({"run", 1});
   OriginalsRules rules;
 };
 using AnOriginal = Originals;
@@ -55,6 +57,45 @@ TEST_F(AnOriginal, StaysIfAProgramHasOpenedItForWriting) {
   ASSERT_EQ(::write(writer.get(), "!", 1), 1);
   EXPECT_EQ(test::text_of_file(folder / "out1/b"), "second!");
   EXPECT_EQ(test::text_of_file(folder / "out1/a"), "first");
+  EXPECT_FALSE(std::filesystem::exists(note)) << "nothing has gone";
+}
+
+TEST_F(AnOriginal, HasANoteBesideItUntilAllHaveGone) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  for (int i = 0; i < 100; ++i) test::write_file(folder / ("out1/c" + std::to_string(i)), "more");
+  test::write_file(folder / "out1/z", "last");
+  look();
+  std::vector<bool> noted;
+  const std::string last = folder / "out1/z";
+  rules.take_lease = [&](const std::string& path) {
+    if (path != last) return ReadLease::take(path);
+    noted.push_back(std::filesystem::exists(note));
+    return noted.size() == 1 ? Result<ReadLease>(Status::busy("a program has it open", path)) : ReadLease::take(path);
+  };
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1/a"));
+  EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), base_name(note));
+  look();
+  std::erase_if(set.files, [](const SourceFile& file) { return is_removal_note(file.path); });
+  EXPECT_TRUE(remove().ok());
+  EXPECT_EQ(noted, (std::vector<bool>{true, true}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
+}
+
+TEST_F(AnOriginal, GetsItsNameBackInAFolderThatIsRenamedMeanwhile) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  rules.await_openers = [this] {
+    std::filesystem::rename(folder / "out1", folder / "kept");
+    const std::string away = folder / ("kept/" + std::string(kRemovingFolder) + "/a");
+    const UniqueFd impatient(::open(away.c_str(), O_WRONLY | O_NONBLOCK));  // breaks the lease
+    EXPECT_FALSE(impatient.valid());
+  };
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  EXPECT_EQ(test::text_of_file(folder / "kept/a"), "first");
+  EXPECT_EQ(test::text_of_file(folder / "kept/b"), "second");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "kept/link"));
+  EXPECT_FALSE(std::filesystem::exists(folder / ("kept/" + std::string(kRemovingFolder))));
+  EXPECT_FALSE(std::filesystem::exists(folder / ("kept/" + base_name(note)))) << "nothing has gone";
 }
 
 TEST_F(AnOriginal, StaysIfAProgramOpensItWhileItIsBeingRemoved) {

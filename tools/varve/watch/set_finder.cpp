@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/file_system.h"
+#include "engine/save.h"
 #include "engine/scheme.h"
 #include "watch/originals.h"
 
@@ -23,12 +24,15 @@ bool is_being_removed(const SourceFile& file) { return base_name(file.path) == k
 Result<std::vector<SourceFile>> SetFinder::look_at_files(const std::string& folder, size_t depth_max,
                                                          ProgressSink& progress) const {
   VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress, depth_max));
-  if (looks_only_ || std::none_of(files.begin(), files.end(), is_being_removed)) return files;
-  if (depth_max == 1) {
-    VARVE_ASSIGN(files, scan_source_tree(folder, progress, 2));
+  if (!looks_only_ && std::any_of(files.begin(), files.end(), is_being_removed)) {
+    if (depth_max == 1) {
+      VARVE_ASSIGN(files, scan_source_tree(folder, progress, 2));
+    }
+    put_back_unremoved(folder, files);
+    VARVE_ASSIGN(files, scan_source_tree(folder, progress, depth_max));
   }
-  put_back_unremoved(folder, files);
-  return scan_source_tree(folder, progress, depth_max);
+  std::erase_if(files, [](const SourceFile& file) { return is_removal_note(base_name(file.path)); });
+  return files;
 }
 
 Result<bool> SetFinder::finds_anything() const {
@@ -102,6 +106,7 @@ Status SetFinder::visit_below(const std::string& path, size_t depth, size_t want
   VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
     if (entry.is_directory == (files && depth == wanted) || !pattern().may_lead_on(entry.name, depth)) continue;
+    if (is_removal_note(entry.name)) continue;
     const std::string inner = path.empty() ? entry.name : join_path(path, entry.name);
     VARVE_TRY(depth == wanted ? visitor(inner) : visit_below(inner, depth + 1, wanted, files, visitor));
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/nearest.h"
+
 namespace varve {
 
 namespace {
@@ -80,6 +82,15 @@ size_t occurrences(std::string_view text, std::string_view what) {
   return count;
 }
 
+/// Whether there is a brace that begins nothing that a pattern knows.
+bool has_unknown_placeholder(std::string_view component) {
+  for (size_t at = component.find('{'); at != std::string_view::npos; at = component.find('{', at + 1)) {
+    const std::string_view rest = component.substr(at);
+    if (!rest.starts_with(kStep) && !rest.starts_with(kTime) && !rest.starts_with(kRank)) return true;
+  }
+  return false;
+}
+
 constexpr std::string_view kOpenFoam = "openfoam";
 
 struct ReadyPatterns {
@@ -111,6 +122,7 @@ Result<SetPattern> SetPattern::parse(std::string_view text) {
     if (component.empty() || component == "." || component == "..") return wrong("a pattern's components have names");
     if (!pattern.components_.empty() && pattern.open_ended()) return wrong("** comes last in a pattern");
     if (occurrences(component, "*") > kStarsMax) return wrong("too many stars");
+    if (has_unknown_placeholder(component)) return wrong("a pattern knows {step}, {time} and {rank}, and no other");
     const size_t steps_here = occurrences(component, kStep) + occurrences(component, kTime);
     pattern.components_.emplace_back(component);
     if (steps_here > 0 && steps == 0) {
@@ -167,9 +179,17 @@ std::string SetPattern::text() const {
 }
 
 Result<SetPatterns> parse_patterns(std::string_view text) {
-  std::vector<std::string_view> texts = {text};
+  std::vector<std::string_view> texts = {text}, programs;
   for (const ReadyPatterns& ready : ready_patterns()) {
+    programs.push_back(ready.program);
     if (ready.program == text) texts = ready.patterns;
+  }
+  const std::string_view meant = nearest_word(text, programs);
+  if (!meant.empty() && meant != text && text.find_first_of("{*?/") == std::string_view::npos) {
+    std::string file(text);
+    file.back() = '?';
+    return Status::invalid_argument("no program of this name is known", std::string(text),
+                                    "did you mean " + std::string(meant) + "? A file of this name is '" + file + "'");
   }
   SetPatterns patterns;
   for (const std::string_view each : texts) {

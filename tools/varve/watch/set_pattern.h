@@ -65,7 +65,8 @@ class SetPattern {
 
 /// Patterns, of which the first counts by which anything is found.
 using SetPatterns = std::vector<SetPattern>;
-/// Of a pattern's text, or the name of a program: openfoam, gromacs, lammps, enzo, qe.
+/// Of a pattern's text, or the name of a program: openfoam, gromacs, lammps, enzo, qe. invalid_argument: it makes no
+/// sense, or is nearly such a name.
 Result<SetPatterns> parse_patterns(std::string_view text);
 
 }  // namespace varve

@@ -85,9 +85,20 @@ TEST(SetPattern, HasThoseOfPrograms) {
   EXPECT_EQ(parse_patterns("DD{step}/**")->front().text(), "DD{step}/**");
 }
 
+TEST(SetPattern, RefusesWhatIsNearlyTheNameOfAProgram) {
+  for (const char* mistyped : {"openfom", "gromac", "lamps", "enzoo"}) {
+    const Status refused = parse_patterns(mistyped).status();
+    EXPECT_EQ(refused.code(), StatusCode::invalid_argument) << mistyped;
+    EXPECT_TRUE(refused.hint().starts_with("did you mean ")) << refused.to_string();
+  }
+  for (const char* name : {"water.gpw", "heat.h5", "vasp", "openfo?", "openfom/*"})
+    EXPECT_EQ(parse_patterns(name)->front().text(), name);
+}
+
 TEST(SetPattern, RefusesWhatMakesNoSense) {
-  for (const char* bad : {"", "**", "{step}.{step}", "{step}/{time}", "a//{step}", "/abs/{step}", "../{step}",
-                          "**/{step}", "{step}.{rank}.{rank}", "*********{step}"})
+  for (const char* bad :
+       {"", "**", "{step}.{step}", "{step}/{time}", "a//{step}", "/abs/{step}", "../{step}", "**/{step}",
+        "{step}.{rank}.{rank}", "*********{step}", "out{stp}", "{step", "out.{*}.{step}"})
     EXPECT_EQ(SetPattern::parse(bad).status().code(), StatusCode::invalid_argument) << bad;
 }
 

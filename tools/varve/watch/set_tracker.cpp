@@ -1,12 +1,29 @@
 #include "watch/set_tracker.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "core/file_system.h"
 #include "core/open_writers.h"
 
 namespace varve {
+
+namespace {
+constexpr double kQuietSecondsMax = 600;
+/// Clocks of nodes that write to one file system differ by less.
+constexpr double kClocksDifferSeconds = 1;
+
+double written_at(const SourceFile& file) { return static_cast<double>(file.modified_s) + 1e-9 * file.modified_ns; }
+double named_at(const SourceFile& file) { return static_cast<double>(file.changed_s) + 1e-9 * file.changed_ns; }
+
+/// By when it was written, and by when it got its name: one that was copied, or written under another name first, is
+/// older by one of the two alone.
+bool is_older(const SourceFile& marker, const SourceFile& file) {
+  return written_at(marker) + kClocksDifferSeconds < written_at(file) &&
+         named_at(marker) + kClocksDifferSeconds < named_at(file);
+}
+}  // namespace
 
 Result<std::string> Completeness::lacking(const FoundSet& set) const {
   std::set<int64_t> ranks;
@@ -23,11 +40,27 @@ Result<std::string> Completeness::lacking(const FoundSet& set) const {
     constexpr std::string_view placeholder = "{step}";
     if (const size_t at = name.find(placeholder); at != std::string::npos)
       name.replace(at, placeholder.size(), step_text(set.step));
-    const Status there = posix_file_system().stat(join_path(set.folder, name)).status();
-    if (there.code() == StatusCode::not_found) return "there is no " + name + " yet";
-    VARVE_TRY(there);
+    const Result<NamedSource> marker = look_at_source(join_path(set.folder, name));
+    if (marker.status().code() == StatusCode::not_found) return "there is no " + name + " yet";
+    VARVE_TRY(marker.status());
+    for (const SourceFile& file : set.files) {
+      if (file.type == FileType::regular && is_older(marker->self, file)) return name + " is older than " + file.path;
+    }
   }
   return std::string();
+}
+
+std::chrono::milliseconds Completeness::quiet_from(const FoundSet& set, int64_t now_s) const {
+  std::optional<double> first, last;
+  for (const SourceFile& file : set.files) {
+    if (file.type != FileType::regular || file.rank < 0) continue;
+    first = std::min(first.value_or(written_at(file)), written_at(file));
+    last = std::max(last.value_or(written_at(file)), written_at(file));
+  }
+  if (rank_count == 0 || !last) return {};
+  const double was_quiet = std::max(static_cast<double>(now_s) - *last, 0.0);
+  const double seconds = std::max(std::min(*last - *first, kQuietSecondsMax) - was_quiet, 0.0);
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 Result<std::string> being_written(const FoundSet& set) {
@@ -45,14 +78,19 @@ constexpr std::chrono::milliseconds kPauseMin(5'000), kPauseMax(600'000), kLookM
 SetTracker::Key key_of(size_t where, const FoundSet& set) {
   return {where, set.goes_by_time ? 0 : set.step, set.folder};
 }
-
-bool same(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const SourceFile& x, const SourceFile& y) {
-    return x.path == y.path && x.type == y.type && x.bytes == y.bytes && x.modified_s == y.modified_s &&
-           x.modified_ns == y.modified_ns && x.changed_s == y.changed_s && x.changed_ns == y.changed_ns;
-  });
-}
 }  // namespace
+
+bool are_unchanged(const std::vector<SourceFile>& before, const std::vector<SourceFile>& after) {
+  return std::equal(
+      before.begin(), before.end(), after.begin(), after.end(), [](const SourceFile& x, const SourceFile& y) {
+        return x.path == y.path && x.type == y.type && x.bytes == y.bytes && x.modified_s == y.modified_s &&
+               x.modified_ns == y.modified_ns && x.changed_s == y.changed_s && x.changed_ns == y.changed_ns;
+      });
+}
+
+SetTracker::Time SetTracker::due_after(const FoundSet& set, Time now) const {
+  return now + std::max(quiet_, longer_ ? longer_(set) : quiet_);
+}
 
 void SetTracker::update(size_t where, const std::string& job, std::vector<FoundSet> sets, Time now) {
   std::set<Key> there;
@@ -63,7 +101,7 @@ void SetTracker::update(size_t where, const std::string& job, std::vector<FoundS
     Entry& entry = place->second;
     if (added) {
       entry.name = {job, set.step};
-      entry.due = now + quiet_;
+      entry.due = due_after(set, now);
       entry.found = std::move(set);
     } else {
       update(entry, std::move(set), now);
@@ -74,11 +112,11 @@ void SetTracker::update(size_t where, const std::string& job, std::vector<FoundS
 }
 
 bool SetTracker::update(Entry& entry, FoundSet found, Time now) {
-  if (same(entry.found.files, found.files)) return true;
+  if (are_unchanged(entry.found.files, found.files)) return true;
   entry.found = std::move(found);
   entry.name.step = entry.found.step;
   entry.state = WatchState::waiting;
-  entry.due = now + quiet_;
+  entry.due = due_after(entry.found, now);
   entry.lacking.clear();
   entry.failure = {};
   entry.pause = std::chrono::milliseconds(0);
@@ -101,10 +139,10 @@ SetTracker::Time SetTracker::next_time(Time latest) const {
   return latest;
 }
 
-void SetTracker::wait(Entry& entry, std::string lacking, Time now) {
+void SetTracker::wait(Entry& entry, std::string lacking, Time now, std::chrono::milliseconds pause) {
   entry.state = WatchState::waiting;
   entry.lacking = std::move(lacking);
-  entry.due = now + std::max(quiet_, kLookMin);
+  entry.due = now + std::max({quiet_, kLookMin, pause});
 }
 
 void SetTracker::fail(Entry& entry, Status why, Time now) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,16 +17,24 @@ namespace varve {
 /// What must be there before a set is whole, besides that nothing changes any more.
 struct Completeness {
   uint64_t rank_count = 0;  ///< files of so many ranks; 0: any
-  /// A file of this name, in the set's folder; `{step}` in it stands for the step. Empty: none is needed.
+  /// A file of this name, in the set's folder; `{step}` in it stands for the step. One that is older than a file of the
+  /// set was left by an earlier run, and does not count. Empty: none is needed.
   std::string end_marker;
 
   bool asks_for_something() const { return rank_count > 0 || !end_marker.empty(); }
   /// What is lacking yet, for people; empty: nothing.
   Result<std::string> lacking(const FoundSet& set) const;
+  /// How long nothing must change from `now_s` on, in seconds since 1970, so that files of a run that was killed do not
+  /// make up the number of ranks for one that goes over the same step again: as long as all took to be written, ten
+  /// minutes at most, from when the last of them was.
+  std::chrono::milliseconds quiet_from(const FoundSet& set, int64_t now_s) const;
 };
 
 /// Which file of the set a program is writing (open_writers.h), for people; empty: none.
 Result<std::string> being_written(const FoundSet& set);
+
+/// Whether nothing has changed from one look at a set's files to the next.
+bool are_unchanged(const std::vector<SourceFile>& before, const std::vector<SourceFile>& after);
 
 /// What has become of a set in a watched folder.
 enum class WatchState : uint8_t {
@@ -52,7 +61,10 @@ class SetTracker {
     std::chrono::milliseconds pause{0};
   };
 
-  explicit SetTracker(std::chrono::milliseconds quiet) : quiet_(quiet) {}
+  using QuietOf = std::function<std::chrono::milliseconds(const FoundSet&)>;
+  /// Each set is to be quiet for `quiet`, or for what `longer` says of it.
+  explicit SetTracker(std::chrono::milliseconds quiet, QuietOf longer = {})
+      : quiet_(quiet), longer_(std::move(longer)) {}
 
   /// That these sets, and no others, lie in the watched folder number `where`. One that has changed since the last
   /// call, or is new, is due once nothing has changed for the quiet time.
@@ -65,8 +77,9 @@ class SetTracker {
   /// When next_due() may have something to say; `latest` if not before.
   Time next_time(Time latest) const;
 
-  /// What became of a due set. Waiting ones are looked at again after the quiet time, failed ones ever more seldom.
-  void wait(Entry& entry, std::string lacking, Time now);
+  /// What became of a due set. Waiting ones are looked at again after the quiet time, or `pause` if that is longer;
+  /// failed ones ever more seldom.
+  void wait(Entry& entry, std::string lacking, Time now, std::chrono::milliseconds pause = {});
   void fail(Entry& entry, Status why, Time now);
   static void settle(Entry& entry, WatchState state, Status why = {});
 
@@ -77,7 +90,10 @@ class SetTracker {
   const Entry* find(size_t where, const FoundSet& set) const;
 
  private:
+  Time due_after(const FoundSet& set, Time now) const;
+
   const std::chrono::milliseconds quiet_;
+  const QuietOf longer_;
   std::map<Key, Entry> entries_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sets/saving.h"
+
 namespace varve {
 namespace {
 
@@ -83,6 +85,62 @@ TEST_F(TrackedSets, AreForgottenWhenTheyVanish) {
   EXPECT_EQ(tracker.entries().size(), 2u) << "of the other folder, and what is left";
   EXPECT_EQ(tracker.find(0, set(1)), nullptr);
   EXPECT_NE(tracker.find(1, set(1)), nullptr);
+}
+
+TEST_F(TrackedSets, AreDueOnceTheyWereQuietForLongerIfTheyNeedThat) {
+  SetTracker patient(10s, [](const FoundSet& found) { return std::chrono::seconds(found.step); });
+  patient.update(0, "run", {set(1), set(30)}, now);
+  EXPECT_EQ(patient.next_time(now + 60s), now + 10s);
+  SetTracker::settle(*patient.next_due(now + 10s), WatchState::saved);
+  EXPECT_EQ(patient.next_time(now + 60s), now + 30s);
+  now += 10s;
+  patient.update(0, "run", {set(1), set(30, 2)}, now);  // it grew
+  EXPECT_EQ(patient.next_time(now + 60s), now + 30s);
+}
+
+FoundSet written_at_seconds(const std::vector<int64_t>& ranks) {
+  FoundSet found{"/run/1", 1, {}};
+  for (const int64_t at : ranks) {
+    SourceFile file;
+    file.rank = static_cast<int64_t>(found.files.size());
+    file.path = "data." + std::to_string(file.rank);
+    file.modified_s = at;
+    found.files.push_back(file);
+  }
+  return found;
+}
+
+TEST(ASetOfRanks, IsQuietForAsLongAsItTookToBeWritten) {
+  Completeness wanted;
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({0, 1000}), 1000), 0s) << "no ranks are asked for";
+  wanted.rank_count = 2;
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), 1004), 4s);
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), 1003), 4s) << "clocks differ";
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), 1007), 1s) << "it is quiet since";
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), 9999), 0s);
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1000}), 1000), 0s);
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({0, 100'000}), 100'000), 600s) << "files of a run that was killed";
+  FoundSet with_input = written_at_seconds({100'000, 100'001});
+  with_input.files.push_back({});
+  EXPECT_EQ(wanted.quiet_from(with_input, 100'001), 1s) << "what is of no rank is older";
+}
+
+TEST(AnEndMarker, OfAnEarlierRunDoesNotCount) {
+  const test::TempFolder run;
+  test::write_file(run / "DONE", "");
+  const SourceFile marker = look_at_source(run / "DONE")->self;
+  SourceFile data = marker;
+  data.path = "data";
+  FoundSet found{run.path(), 1, {marker, data}};
+  Completeness wanted;
+  wanted.end_marker = "DONE";
+  EXPECT_EQ(wanted.lacking(found).value(), "");
+  found.files[1].modified_s += 100;
+  EXPECT_EQ(wanted.lacking(found).value(), "") << "it has its name since";
+  found.files[1].changed_s += 100;
+  EXPECT_EQ(wanted.lacking(found).value(), "DONE is older than data");
+  found.files[1].modified_s -= 100;
+  EXPECT_EQ(wanted.lacking(found).value(), "") << "all was copied, the marker first";
 }
 
 TEST_F(TrackedSets, ThatLackSomethingAreLookedAtAgain) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "core/file_system.h"
-#include "engine/diff.h"
 #include "engine/source.h"
 #include "watch/originals.h"
 
@@ -40,7 +39,8 @@ Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, Watch
       duty_(std::move(duty)),
       listener_(listener),
       events_(std::move(events)),
-      tracker_(milliseconds_of(options_.quiet_seconds)) {}
+      tracker_(milliseconds_of(options_.quiet_seconds),
+               [this](const FoundSet& set) { return options_.completeness.quiet_from(set, calendar_seconds()); }) {}
 
 Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener) {
@@ -192,87 +192,121 @@ const SetFinder& Watcher::finder_of(const FoundSet& set) const {
   return *finder;
 }
 
-Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
-  // It may have changed without our being told.
-  const SetFinder& finder = finder_of(entry.found);
-  FoundSet now = {entry.found.folder, entry.found.step, {}, entry.found.goes_by_time};
+Result<FoundSet> Watcher::look_again(const FoundSet& found, ProgressSink& progress) const {
+  const SetFinder& finder = finder_of(found);
+  FoundSet now = {found.folder, found.step, {}, found.goes_by_time};
   if (finder.pattern().folder_depth() > 0) {
     VARVE_TRY(finder.look_into(now, progress));
-  } else {
-    VARVE_ASSIGN(std::vector<FoundSet> all, finder.find(progress));
-    for (FoundSet& one : all) {
-      if (one.step == now.step || one.goes_by_time) now = std::move(one);
-    }
+    return now;
   }
+  VARVE_ASSIGN(std::vector<FoundSet> all, finder.find(progress));
+  for (FoundSet& one : all) {
+    if (one.step == found.step || one.goes_by_time) now = std::move(one);
+  }
+  return now;
+}
+
+Status Watcher::check_as_found(const FoundSet& found) const {
+  VARVE_ASSIGN(const FoundSet now, look_again(found, null_progress()));
+  return are_unchanged(found.files, now.files) ? Status() : changed_while_saved(found.folder);
+}
+
+Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
+  // It may have changed without our being told.
+  VARVE_ASSIGN(FoundSet now, look_again(entry.found, progress));
   if (!tracker_.update(entry, std::move(now), Clock::now())) return {};
 
   // Also of a set that is saved: what is written into a file that is removed would be lost.
   VARVE_ASSIGN(std::string lacking, being_written(entry.found));
-  bool there = false;
+  std::optional<bool> saved = false;
   if (lacking.empty()) {
-    VARVE_ASSIGN(there, is_there(entry));
-    if (entry.state == WatchState::differs) return {};
+    VARVE_ASSIGN(saved, is_saved(entry));
+    if (!saved) return {};
   }
-  if (lacking.empty() && !there) {
+  if (lacking.empty() && !*saved) {
     VARVE_ASSIGN(lacking, options_.completeness.lacking(entry.found));
   }
   if (!lacking.empty()) {
     tracker_.wait(entry, std::move(lacking), Clock::now());
     return {};
   }
-  if (!there) VARVE_TRY(save(entry, progress));
+  if (!*saved) VARVE_TRY(save(entry, progress));
   VARVE_TRY(bring_along(entry.name, progress));
   if (options_.remove_originals) VARVE_TRY(remove(entry, progress));
   SetTracker::settle(entry, WatchState::saved);
   return {};
 }
 
-const Store& Watcher::store_of(const SetName& name) const {
-  const Store* const found = duty_.find ? duty_.find(name) : nullptr;
-  return found != nullptr ? *found : store_;
-}
-
-Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
-  if (entry.found.goes_by_time) return is_newest(entry);
-  const Store& store = store_of(entry.name);
-  const Catalog catalog(store);
-  Result<SetRecord> record = catalog.read(entry.name);
-  if (record.status().code() == StatusCode::not_found) return is_there_as_count(entry);
-  VARVE_TRY(record.status());
-  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
+Result<std::optional<bool>> Watcher::is_saved(SetTracker::Entry& entry) {
+  const std::optional<bool> not_now;
+  VARVE_ASSIGN(const std::optional<FolderMatch> match, match_with_saved(entry));
+  VARVE_ASSIGN(const std::string note, find_removal_note(finder_of(entry.found).folder(), entry.found, entry.name.job));
+  auto wait = [&](std::string lacking) {
+    tracker_.wait(entry, std::move(lacking), Clock::now(), milliseconds_of(options_.rescan_seconds));
+    return not_now;
+  };
   if (match == FolderMatch::differs) {
     SetTracker::settle(entry, WatchState::differs,
                        Status::already_exists("the store has another set of that name", entry.name.to_string(),
                                               "drop it with `varve drop`, or watch with another --job"));
     listener_.happened({WatchEvent::Kind::differs, entry});
-    return true;
+    return not_now;
+  }
+  // What is left of a set whose removal was stopped looks like what a program has of it that makes it anew.
+  if (match == FolderMatch::part && note.empty()) return wait("some of the set's files are there");
+  if (!match && !note.empty()) {
+    VARVE_TRY(find(entry.name).status());  // whoever has all of it may be away
+    return wait("its files are being removed, says " + note);
   }
   // One that failed was told of before: it is its way to other levels that is tried again.
-  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
-  return true;
+  if (match && entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
+  return std::optional(match.has_value());
 }
 
-Result<bool> Watcher::is_there_as_count(SetTracker::Entry& entry) {
-  const bool is_time = time_of_step(entry.name.step).has_value();
-  const std::optional<uint64_t> count = is_time ? namesake_of_step(entry.name.step) : std::nullopt;
-  if (!count) return false;
-  const SetName name{entry.name.job, *count};
+Result<const Store*> Watcher::find(const SetName& name) const {
+  if (!duty_.find) return nullptr;
+  return duty_.find(name);
+}
+
+const Store& Watcher::store_of(const SetName& name) const {
+  // Sets go on to be saved to the nearest store while a farther one cannot be asked.
+  const Result<const Store*> found = find(name);
+  return found.ok() && *found != nullptr ? **found : store_;
+}
+
+Result<std::optional<FolderMatch>> Watcher::match_with(const SetName& name, const FoundSet& found) const {
   const Store& store = store_of(name);
   const Result<SetRecord> record = Catalog(store).read(name);
-  if (record.status().code() == StatusCode::not_found) return false;
+  if (record.status().code() == StatusCode::not_found) return std::optional<FolderMatch>();
   VARVE_TRY(record.status());
-  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
-  if (match == FolderMatch::differs) return false;
-  entry.name = name;
-  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
-  return true;
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, found.files));
+  return std::optional(match);
 }
 
-Result<bool> Watcher::is_newest(SetTracker::Entry& entry) {
+Result<std::optional<FolderMatch>> Watcher::match_with_saved(SetTracker::Entry& entry) const {
+  if (entry.found.goes_by_time) return match_with_newest(entry);
+  VARVE_ASSIGN(const std::optional<FolderMatch> match, match_with(entry.name, entry.found));
+  if (match) return match;
+  return match_with_count(entry);
+}
+
+Result<std::optional<FolderMatch>> Watcher::match_with_count(SetTracker::Entry& entry) const {
+  const std::optional<FolderMatch> none;
+  const bool is_time = time_of_step(entry.name.step).has_value();
+  const std::optional<uint64_t> count = is_time ? namesake_of_step(entry.name.step) : std::nullopt;
+  if (!count) return none;
+  const SetName name{entry.name.job, *count};
+  VARVE_ASSIGN(const std::optional<FolderMatch> match, match_with(name, entry.found));
+  if (!match || match == FolderMatch::differs) return none;
+  entry.name = name;
+  return match;
+}
+
+Result<std::optional<FolderMatch>> Watcher::match_with_newest(SetTracker::Entry& entry) const {
   const Catalog catalog(store_);
   VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(entry.name.job));
   entry.name.step = entry.found.step;
-  if (steps.empty()) return false;
+  if (steps.empty()) return std::optional<FolderMatch>();
   VARVE_ASSIGN(const SetRecord newest, catalog.read({entry.name.job, steps.back()}));
   VARVE_ASSIGN(const FolderMatch match, match_folder(store_, newest, entry.found.files));
   if (match == FolderMatch::differs) {
@@ -281,17 +315,17 @@ Result<bool> Watcher::is_newest(SetTracker::Entry& entry) {
       return Status::invalid_argument("no step comes next after the newest", newest.name.to_string(),
                                       Remedy::name_the_job);
     entry.name.step = std::max(entry.found.step, steps.back() + 1);
-    return false;
+    return std::optional<FolderMatch>();
   }
   entry.name.step = steps.back();
-  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
-  return true;
+  return std::optional(FolderMatch::whole);  // nobody removes any of them
 }
 
 Status Watcher::save(SetTracker::Entry& entry, ProgressSink& progress) {
   const auto begin = Clock::now();
   listener_.begins(entry.name);
-  VARVE_ASSIGN(const SaveReport report, duty_.save(entry.found, entry.name, progress));
+  const SetToSave set = {entry.found, [&] { return check_as_found(entry.found); }};
+  VARVE_ASSIGN(const SaveReport report, duty_.save(set, entry.name, progress));
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   listener_.happened({WatchEvent::Kind::saved, entry, &report, seconds});
   return {};
@@ -315,8 +349,10 @@ Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   // What a program has changed meanwhile differs, and nothing is wrong with it.
   if (compared.code() == StatusCode::corrupt) VARVE_TRY(check_all_unchanged(entry.found));
   VARVE_TRY(compared);
+  // What has come since it was found is not in the saved set.
+  VARVE_TRY(check_as_found(entry.found));
   const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
-  const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);
+  const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, entry.name.job, rules);
   if (removed.code() == StatusCode::unsupported) {
     if (!warned_of_kept_) progress.warning(removed.with_context("the originals are kept").with_hint(kHowToKnow));
     warned_of_kept_ = true;

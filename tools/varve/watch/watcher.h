@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/diff.h"
 #include "engine/save.h"
 #include "watch/folder_events.h"
 #include "watch/set_tracker.h"
@@ -42,15 +44,23 @@ class WatchListener {
   virtual void rests(const SetTracker& sets) = 0;
 };
 
+/// A set that is whole, as far as was seen.
+struct SetToSave : FoundSet {
+  /// busy: it is not as it was found any more, as its program goes on with it.
+  std::function<Status()> check_as_found;
+};
+
 /// What a watcher does with sets.
 struct WatchDuty {
-  /// Saves a set that is whole. busy: the set changes yet, or others are not there yet; it is waited for.
-  std::function<Result<SaveReport>(const FoundSet&, const SetName&, ProgressSink&)> save{};
+  /// Saves a set, if it is as it was found when all of it was read, just before the commit. busy: the set changes yet,
+  /// or others are not there yet; it is waited for.
+  std::function<Result<SaveReport>(const SetToSave&, const SetName&, ProgressSink&)> save{};
   /// Has a set, which is in the store, brought to wherever else it is to be; OK once it is there. Until then its
   /// originals stay, and it is asked for again. Empty: it is to be nowhere else.
   std::function<Status(const SetName&, ProgressSink&)> bring_along{};
-  /// A store that has the set; null: none has. Empty: none but the one that is saved to.
-  std::function<const Store*(const SetName&)> find{};
+  /// A store that has the set; null: none has. A failure: none is known to, but not all could be asked. Empty: none but
+  /// the one that is saved to.
+  std::function<Result<const Store*>(const SetName&)> find{};
 };
 
 /// Saves the sets that a program leaves in folders, each as soon as it is whole; those that were left while no watcher
@@ -83,16 +93,23 @@ class Watcher {
   bool anything_to_wait_for() const;
   void serve_due(ProgressSink& progress);
   Status serve(SetTracker::Entry& entry, ProgressSink& progress);
+  /// The set as it is now.
+  Result<FoundSet> look_again(const FoundSet& found, ProgressSink& progress) const;
+  /// busy: it is not what was found, or has more files.
+  Status check_as_found(const FoundSet& found) const;
+  /// Whether it need not be saved, being in a store: none, if it has to wait, or was settled otherwise.
+  Result<std::optional<bool>> is_saved(SetTracker::Entry& entry);
   Status save(SetTracker::Entry& entry, ProgressSink& progress);
+  Result<const Store*> find(const SetName& name) const;
   /// Where the set is, if it is anywhere: it may have left the store that it was saved to for a farther level.
   const Store& store_of(const SetName& name) const;
-  /// Whether the store has the set already.
-  Result<bool> is_there(SetTracker::Entry& entry);
-  /// The same of a time that may have been saved as a count, before the job had times: then it gets that name.
-  Result<bool> is_there_as_count(SetTracker::Entry& entry);
-  /// The same of a set that goes by time: whether the job's newest is what lies there now. Else its name is that of the
-  /// next one.
-  Result<bool> is_newest(SetTracker::Entry& entry);
+  /// What lies there now, compared with the set of that name; none: no store is known to have it.
+  Result<std::optional<FolderMatch>> match_with(const SetName& name, const FoundSet& found) const;
+  /// The same of a set that may be in the store under another name, which the entry has then: of a time that was saved
+  /// as a count, before the job had times; or of one that goes by time, which the job's newest is to be compared with.
+  Result<std::optional<FolderMatch>> match_with_saved(SetTracker::Entry& entry) const;
+  Result<std::optional<FolderMatch>> match_with_count(SetTracker::Entry& entry) const;
+  Result<std::optional<FolderMatch>> match_with_newest(SetTracker::Entry& entry) const;
   /// Whether the set is at all levels that it is due to, by now.
   Status bring_along(const SetName& name, ProgressSink& progress) const;
   Status remove(SetTracker::Entry& entry, ProgressSink& progress);

@@ -39,12 +39,17 @@ struct AWatcher : testing::Test, WatchListener {
 
   Result<std::unique_ptr<Watcher>> open() {
     WatchDuty duty;
-    duty.save = [this](const FoundSet& set, const SetName& name, ProgressSink& progress) {
+    duty.save = [this](const SetToSave& set, const SetName& name, ProgressSink& progress) {
       const std::lock_guard lock(mutex);
       if (!failure.ok()) return Result<SaveReport>(failure);
       while_saving();
       return save_files(*store, set.folder, set.files, name, test::save_options(name.job, name.step),
-                        test::layout_service(), progress);
+                        test::layout_service(), progress, set.check_as_found);
+    };
+    duty.find = [this](const SetName& name) -> Result<const Store*> {
+      if (Catalog(*store).has(name)) return store.get();
+      if (!farther_store.ok()) return farther_store;
+      return nullptr;
     };
     duty.bring_along = [this](const SetName&, ProgressSink&) {
       const std::lock_guard lock(mutex);
@@ -86,7 +91,8 @@ struct AWatcher : testing::Test, WatchListener {
   Status failure;
   std::function<void()> while_saving = [] {};
   std::function<void()> once_saved = [] {};
-  Status elsewhere;  ///< what becomes of bringing sets to other levels
+  Status elsewhere;      ///< what becomes of bringing sets to other levels
+  Status farther_store;  ///< what becomes of asking one for a set
   std::vector<std::pair<Kind, uint64_t>> events;
 };
 
@@ -257,11 +263,81 @@ TEST_F(AWatcher, GoesOnRemovingWhereItWasStopped) {
   test::write_file(run / "out1/a", "first");
   test::write_file(run / "out1/b", "second");
   once();
+  test::write_file(run / ("out1/" + removal_note_name({"run", 1})), "");
   std::filesystem::remove(run / "out1/a");
   options.remove_originals = true;
   once();
   EXPECT_FALSE(std::filesystem::exists(run / "out1"));
   EXPECT_EQ(Catalog(*store).read({"run", 1})->file_count, 2u);
+}
+
+TEST_F(AWatcher, SavesNothingOfASetThatIsBeingRemovedWhileTheStoreThatHasItIsAway) {
+  test::write_file(run / "out1/b", "what is left");
+  test::write_file(run / ("out1/" + removal_note_name({"run", 1})), "");
+  once();
+  EXPECT_TRUE(saved().empty());
+  EXPECT_FALSE(has_happened(Kind::failed, 1));
+  farther_store = Status::io_error("the level cannot be reached");
+  once();
+  EXPECT_TRUE(saved().empty());
+  EXPECT_TRUE(has_happened(Kind::failed, 1));
+  EXPECT_EQ(test::text_of_file(run / "out1/b"), "what is left");
+}
+
+TEST_F(AWatcher, SavesNothingThatIsBeingRemovedSideBySideWithOtherSets) {
+  options.patterns = parse_patterns("*{step}").value();
+  for (const char* name : {"state1", "state2"}) test::write_file(run / name, name);
+  test::write_file(run / removal_note_name({"run", 1}), "");
+  once();
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{2}));
+  EXPECT_EQ(Catalog(*store).read({"run", 2})->file_count, 1u) << "the note is no file of a set";
+}
+
+TEST_F(AWatcher, SavesToTheNearestStoreWhileAFartherOneCannotBeAsked) {
+  farther_store = Status::io_error("the level cannot be reached");
+  test::write_file(run / "out1/data", "first");
+  once();
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+}
+
+TEST_F(AWatcher, RemovesNothingUnderAProgramThatMakesASavedSetAnew) {
+  options.remove_originals = true;
+  test::write_file(run / "out1/deep/data", "first");
+  once();
+  ASSERT_FALSE(std::filesystem::exists(run / "out1"));
+  std::filesystem::create_directories(run / "out1/deep");
+  once();
+  EXPECT_TRUE(std::filesystem::exists(run / "out1/deep"));
+  EXPECT_FALSE(has_happened(Kind::failed, 1));
+}
+
+TEST_F(AWatcher, SavesNoSetToWhichAFileIsAddedDuringTheSave) {
+  test::write_file(run / "out1/a", "first");
+  while_saving = [this] { test::write_file(run / "out1/b", "second"); };
+  options.remove_originals = true;
+  once();
+  EXPECT_TRUE(saved().empty());
+  EXPECT_FALSE(has_happened(Kind::failed, 1));
+  EXPECT_EQ(test::text_of_file(run / "out1/a"), "first");
+  while_saving = [] {};
+  options.remove_originals = false;
+  once();
+  EXPECT_EQ(Catalog(*store).read({"run", 1})->file_count, 2u);
+}
+
+TEST_F(AWatcher, RemovesNothingOfASetToWhichAFileIsAddedBeforeItIsRemoved) {
+  options.remove_originals = true;
+  for (const char* name : {"out1/b", "out2/deep/b"}) {
+    test::write_file(run / name, "first");
+    const std::string later = name + std::string("-and-later");
+    once_saved = [this, later] { test::write_file(run / later, "second"); };
+    once();
+    EXPECT_EQ(test::text_of_file(run / name), "first");
+    EXPECT_EQ(test::text_of_file(run / later), "second");
+  }
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1, 2}));
+  EXPECT_FALSE(has_happened(Kind::removed, 1));
+  EXPECT_FALSE(has_happened(Kind::removed, 2));
 }
 
 TEST_F(AWatcher, KeepsOriginalsThatTheStoreCannotGiveBack) {

@@ -1,0 +1,234 @@
+// Drains of what dead runs have left on a node (drain_node()); tests/examples/test_preempt.py has whole programs.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <barrier>
+#include <filesystem>
+#include <optional>
+
+#include "engine/transfer.h"
+#include "runtime/cluster.h"
+#include "runtime/node_drain.h"
+#include "runtime/switched_file_system.h"
+#include "store/test_sets.h"
+
+namespace varve {
+namespace {
+
+using test::Cluster;
+using test::Model;
+using test::model_at;
+using test::run_and_kill;
+using test::SessionPlace;
+using test::steps_at;
+using test::store_at;
+using test::SwitchedFileSystem;
+using Steps = std::vector<uint64_t>;
+using State = DrainedSet::State;
+
+constexpr size_t kCells = Cluster::kCells;
+
+/// What becomes of the one job that has left something there.
+DrainedJob drain(const SessionPlace& place, const std::string& node = "") {
+  NodeDrainOptions options;
+  options.shared_memory = place.memory;
+  options.job = "job";
+  options.node = node;
+  const Result<std::vector<DrainedJob>> jobs = drain_node(options);
+  EXPECT_TRUE(jobs.ok()) << jobs.status().to_string();
+  EXPECT_EQ(jobs->size(), 1u);
+  return jobs->empty() ? DrainedJob() : jobs->front();
+}
+
+/// What became of the step at a level; none: nothing is said of it.
+std::optional<State> state_of(const DrainedJob& job, uint64_t step, const std::string& level) {
+  const auto found = std::find_if(job.sets.begin(), job.sets.end(),
+                                  [&](const DrainedSet& set) { return set.name.step == step && set.to == level; });
+  return found == job.sets.end() ? std::nullopt : std::optional(found->state);
+}
+
+std::vector<StatusCode> codes(const std::vector<Status>& failures) {
+  std::vector<StatusCode> codes;
+  for (const Status& failure : failures) codes.push_back(failure.code());
+  return codes;
+}
+
+/// A run of one rank in a process of its own, which is killed: the set of step 1 is in the store, `step` in memory
+/// alone.
+void die_with_a_snapshot_of(uint64_t step, const SessionPlace& place) {
+  run_and_kill([&] {
+    SwitchedFileSystem files;
+    SessionEnvironment environment;
+    environment.files = &files;
+    environment.sources.environment.clear();
+    const auto session = RunSession::open(make_single_communicator(), place.options(), environment);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(**session, model).ok());
+    model.step(1);
+    ASSERT_TRUE((*session)->checkpoint(1, Persistence::now).ok());
+    files.set(SwitchedFileSystem::Mode::full);
+    for (uint64_t each = 2; each <= step; ++each) model.step(each);
+    ASSERT_TRUE((*session)->checkpoint(step, Persistence::later).ok());
+    ASSERT_FALSE((*session)->wait().ok());
+    ::kill(::getpid(), SIGKILL);
+  });
+}
+
+/// The run of a cluster, which is killed after so many steps. Each is whole in the nearest store.
+void run_to_and_die(const Cluster& cluster, const std::string& levels, uint64_t last) {
+  run_and_kill([&] {
+    std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+    cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      Cluster::go(session, model, 1, last);
+      all.arrive_and_wait();
+      if (rank == 0 && !testing::Test::HasFailure()) ::kill(::getpid(), SIGKILL);
+      all.arrive_and_wait();
+    });
+  });
+}
+
+/// A place where nothing is in memory, with the same store.
+SessionOptions on_another_node(const SessionPlace& place) {
+  SessionOptions options = place.options();
+  options.shared_memory = place.folder / "elsewhere";
+  std::filesystem::create_directory(*options.shared_memory);
+  return options;
+}
+
+TEST(ADrain, BringsWhatIsInMemoryAloneToTheStore) {
+  const SessionPlace place;
+  die_with_a_snapshot_of(2, place);
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(state_of(job, 2, "dir:" + place.store), State::whole);
+  EXPECT_EQ(steps_at(place.store), (Steps{1, 2}));
+}
+
+TEST(ADrain, LeavesWhatALaterRunHasGoneOnWithout) {
+  const SessionPlace place;
+  die_with_a_snapshot_of(3, place);
+  {
+    // It was started on another node, and knows nothing of what is in memory here: its first set has the same number.
+    auto session = Session::open(on_another_node(place));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart().value(), 1u);
+    model.step(2);
+    ASSERT_TRUE(session->checkpoint(2, Persistence::now).ok());
+    ASSERT_TRUE(session->finish().ok());
+  }
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "step 3 of the other course would be the newest";
+  EXPECT_TRUE(job.is_done) << "it is of no use any more";
+}
+
+TEST(ADrain, ReplacesAPartThatTheRunHasLeftOfAnEarlierSetOfTheStep) {
+  const SessionPlace place;
+  die_with_a_snapshot_of(2, place);
+  std::vector<Status> damaged;
+  const std::vector<FoundNote> notes = find_node_notes(place.memory, damaged).value();
+  ASSERT_EQ(notes.size(), 1u);
+  {
+    // It had a number of its own before the run went back.
+    const auto store = store_at(place.store);
+    const PartName part{{"job", 2}, notes.front().note.run, 0, 1};
+    test::SetMaker maker(*store);
+    const LeafLink root = test::lay_numbers(*store, maker, {1, 2, 3}).value();
+    ASSERT_TRUE(maker.seal().ok());
+    SetRecord record;
+    record.name = part.set;
+    record.number = 7;
+    record.run = part.run;
+    record.rank_count = record.run_ranks = 1;
+    record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+    ASSERT_TRUE(maker.lease().publish_part(part, record).ok());
+  }
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  EXPECT_TRUE(list_parts(*store_at(place.store)).value().empty());
+  auto session = Session::open(on_another_node(place));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), 2u);
+  EXPECT_EQ(model, model_at(0, kCells, 2));
+}
+
+TEST(ADrainOfALoneNode, BringsItsNewestSetToTheNextLevelWhateverItsTurnIs) {
+  Cluster cluster;
+  cluster.nodes = {"a"};
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  run_to_and_die(cluster, levels, 2);
+  const DrainedJob job = drain(cluster.place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(state_of(job, 2, "dir:" + cluster.far), State::whole);
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+  // The node is lost, with all that it had.
+  std::filesystem::remove_all(cluster.local);
+  cluster.restart_from(levels, 2, 3);
+}
+
+TEST(ADrainOfALoneNode, LeavesAnotherSetOfTheStepAtTheNextLevelAndSaysSo) {
+  Cluster cluster;
+  cluster.nodes = {"a"};
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  run_to_and_die(cluster, levels, 2);
+  const auto far = store_at(cluster.far), local = store_at(cluster.node_path("a"));
+  ASSERT_TRUE(test::save_numbers(*far, {"job", 2}, {1, 2, 3}, 1).ok());
+  const DrainedJob refused = drain(cluster.place);
+  EXPECT_EQ(codes(refused.failures), std::vector<StatusCode>{StatusCode::already_exists});
+  EXPECT_FALSE(refused.is_done) << "what is in memory stays";
+  EXPECT_TRUE(test::check_numbers(*far, {"job", 2}, {1, 2, 3}).ok());
+  // The very set is no obstacle.
+  ASSERT_TRUE(Catalog(*far).remove({"job", 2}).ok());
+  ASSERT_TRUE(copy_set(*local, *far, {"job", 2}).ok());
+  const DrainedJob there = drain(cluster.place);
+  EXPECT_TRUE(there.failures.empty());
+  EXPECT_EQ(state_of(there, 2, "dir:" + cluster.far), std::nullopt) << "nothing had to be brought there";
+  EXPECT_TRUE(there.is_done);
+}
+
+TEST(DrainsOfSeveralNodes, LeaveAnotherSetOfTheStepAtTheNextLevelAndSaySo) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  cluster.node_ranks = 1;
+  const std::string far = "dir:" + cluster.far;
+  const std::string levels = "memory; local:" + cluster.local + "; " + far + " every=1000";
+  run_to_and_die(cluster, levels, 2);
+  {
+    const auto store = store_at(cluster.far);
+    ASSERT_TRUE(test::save_numbers(*store, {"job", 2}, {1, 2, 3}, 1).ok());
+  }
+  for (const std::string& node : cluster.nodes) {
+    const DrainedJob refused = drain(cluster.place, node);
+    EXPECT_EQ(codes(refused.failures), std::vector<StatusCode>{StatusCode::already_exists}) << node;
+    EXPECT_EQ(state_of(refused, 2, far), std::nullopt) << node;
+    EXPECT_FALSE(refused.is_done) << node;
+  }
+  EXPECT_TRUE(test::check_numbers(*store_at(cluster.far), {"job", 2}, {1, 2, 3}).ok());
+  EXPECT_TRUE(list_parts(*store_at(cluster.far)).value().empty());
+  test::drop(cluster.far, 2);
+  // What the other one has made whole is there for who comes later.
+  const DrainedJob first = drain(cluster.place, "a"), second = drain(cluster.place, "b");
+  EXPECT_EQ(state_of(first, 2, far), State::part);
+  EXPECT_FALSE(first.is_done);
+  EXPECT_EQ(state_of(second, 2, far), State::whole);
+  EXPECT_TRUE(second.is_done);
+  const DrainedJob again = drain(cluster.place, "a");
+  EXPECT_TRUE(again.failures.empty());
+  EXPECT_EQ(state_of(again, 2, far), State::was_there);
+  EXPECT_TRUE(again.is_done);
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+  cluster.restart_from(levels, 2, 3);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,151 @@
+#include "serve/request_handler.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+#include <string>
+
+#include "serve/test_requests.h"
+
+namespace varve {
+namespace {
+
+std::string lease_of(uint8_t writer) { return "writers/" + id_of(writer).hex(); }
+
+/// Files of which nothing is done but what concerns their names. A rename of lease_of(1) takes until it is told to end.
+class NamesOfFiles final : public ServedFiles {
+ public:
+  void wait_for_rename() { renaming_.get_future().wait(); }
+  void end_rename() { end_.set_value(); }
+
+  Result<ServedFile> create(const std::string& path, bool) override {
+    const AtWork at_work(*this, {path});
+    return ServedFile();
+  }
+  Result<ServedFile> open_again(const std::string& path, bool, const FileIdentity&) override {
+    const AtWork at_work(*this, {path});
+    return ServedFile();
+  }
+  Status rename(const std::string& from, const std::string& to, bool) override {
+    const AtWork at_work(*this, {from, to});
+    if (from != lease_of(1)) return {};
+    renaming_.set_value();
+    end_.get_future().wait();
+    return {};
+  }
+  Status remove(const std::string& path) override {
+    const AtWork at_work(*this, {path});
+    return {};
+  }
+  Result<FoundFile> stat(const std::string&) override { return FoundFile(); }
+
+  Result<ServedFile> open_read(const std::string&) override { return none(); }
+  Status create_directory(const std::string&) override { return none(); }
+  Status remove_directory(const std::string&) override { return none(); }
+  Status sync_directory(const std::string&) override { return none(); }
+  Status touch(const std::string&) override { return none(); }
+  Result<uint64_t> free_bytes(const std::string&) override { return none(); }
+  Result<std::vector<DirectoryEntry>> list(const std::string&) override { return none(); }
+  Result<bool> is_same(const std::string&, const FileIdentity&) override { return none(); }
+
+ private:
+  static Status none() { return Status::unsupported("not in this test"); }
+  /// That nobody else is at work with the same names.
+  class AtWork {
+   public:
+    AtWork(NamesOfFiles& files, std::set<std::string> paths) : files_(files), paths_(std::move(paths)) {
+      const MutexLock lock(files_.mutex_);
+      for (const std::string& path : paths_) EXPECT_TRUE(files_.at_work_.insert(path).second) << path;
+    }
+    ~AtWork() {
+      const MutexLock lock(files_.mutex_);
+      for (const std::string& path : paths_) files_.at_work_.erase(path);
+    }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    NamesOfFiles& files_;
+    const std::set<std::string> paths_;
+  };
+
+  std::promise<void> renaming_, end_;
+  Mutex mutex_;
+  std::set<std::string> at_work_ VARVE_GUARDED_BY(mutex_);
+};
+
+/// Of whom a rename to sets/run/1.set takes its time.
+class Requests : public testing::TestWithParam<Rights> {
+ protected:
+  template <class Message>
+  Outcome ask(Message message) {
+    RequestHandler handler(
+        store_, share_, [] { return Status(); }, [] {});
+    DataBuffer buffer;
+    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer, [] { return true; });
+    message.token = UniqueId::random().value();
+    return outcome_of<Message>(handler.handle({.message = message}, {}, buffer, [] { return true; }));
+  }
+  Outcome resume(const std::string& path) {
+    RequestHandler handler(
+        store_, share_, [] { return Status(); }, [] {});
+    DataBuffer buffer;
+    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer, [] { return true; });
+    return outcome_of<ResumeRequest>(
+        handler.handle({.message = ResumeRequest{.path = path}}, {}, buffer, [] { return true; }));
+  }
+  std::future<Outcome> begin_rename() {
+    EXPECT_EQ(ask(CreateRequest{.path = lease_of(1)}), Outcome::done);
+    auto renamed = std::async(std::launch::async,
+                              [this] { return ask(RenameRequest{.path = lease_of(1), .to = "sets/run/1.set"}); });
+    files_.wait_for_rename();
+    return renamed;
+  }
+
+  NamesOfFiles files_;
+  ServedStore store_{files_, id_of(7)};
+  KeyShare share_{GetParam(), {}};
+
+ private:
+  template <class Message>
+  static Outcome outcome_of(const RequestHandler::Answer& answer) {
+    return decode_fields<ReplyTo<Message>>(answer.fields).value().outcome;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(OfAnyRights, Requests, testing::Values(Rights::all, Rights::append),
+                         [](const auto& rights) { return std::string(name_of(rights.param)); });
+
+TEST_P(Requests, AboutOtherNamesDoNotWaitForOneThatTakesLong) {
+  auto renamed = begin_rename();
+  auto others = std::async(std::launch::async, [this] {
+    for (const uint8_t writer : {uint8_t{2}, uint8_t{3}})
+      EXPECT_EQ(ask(CreateRequest{.path = lease_of(writer)}), Outcome::done);
+    EXPECT_EQ(resume(lease_of(2)), Outcome::done);
+    EXPECT_EQ(ask(RenameRequest{.path = lease_of(2), .to = "sets/run/2.set"}), Outcome::done);
+    EXPECT_EQ(ask(RemoveRequest{.path = lease_of(3)}), Outcome::done);
+  });
+  EXPECT_EQ(others.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  files_.end_rename();
+  others.get();
+  EXPECT_EQ(renamed.get(), Outcome::done);
+}
+
+TEST_P(Requests, AboutTheSameNamesAreCarriedOutOneAfterAnother) {
+  auto renamed = begin_rename();
+  EXPECT_EQ(ask(CreateRequest{.path = lease_of(2)}), Outcome::done);
+  std::vector<std::future<Outcome>> others;
+  const auto begin = [&](auto act) { others.push_back(std::async(std::launch::async, act)); };
+  begin([&] { return resume(lease_of(1)); });
+  begin([&] { return ask(RemoveRequest{.path = lease_of(1)}); });
+  begin([&] { return ask(CreateRequest{.path = lease_of(1)}); });
+  begin([&] { return ask(RenameRequest{.path = lease_of(2), .to = "sets/run/1.set"}); });
+  for (auto& other : others) EXPECT_EQ(other.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  files_.end_rename();
+  for (auto& other : others) other.wait();
+  EXPECT_EQ(renamed.get(), Outcome::done);
+}
+
+}  // namespace
+}  // namespace varve
