@@ -80,6 +80,10 @@ class Names(WatchTest):
         self.assertEqual(killed.wait(timeout=30), INTERRUPTED)
         killed.stdin.close()
         self.assertEqual(list(self.work.glob("varve-input-*")), [])
+        empty = subprocess.run([PROGRAM, "save", "--stdin", "base.sql", "--job", "base"], input=b"",
+                               env=self.environment(TMPDIR=str(self.work)), capture_output=True, check=False)
+        self.assertEqual(empty.returncode, SUCCESS)
+        self.assertIn(b"warning: standard input is empty: base.sql", empty.stderr)
         self.fails(USAGE, "save", "--stdin", "base.sql")
         self.fails(USAGE, "save", "--stdin", "../base.sql", "--job", "base")
         self.fails(USAGE, "save", self.work, "--stdin", "base.sql", "--job", "base")
@@ -97,6 +101,12 @@ class Names(WatchTest):
         self.assertEqual(sorted(snapshot(self.work / "only")), [b"data", b"data/a.bin"])
         self.assertIn("nothing in the folder is to be saved",
                       self.fails(NOT_FOUND, "save", folder, "--include", "none", "--step", "9"))
+        for option in ("--exclude", "--include"):
+            self.assertIn("is not closed: [a", self.fails(USAGE, "save", folder, option, "[a", "--step", "10"))
+            self.assertIn("is not closed", self.fails(USAGE, "save", folder, option, "x[]", "--step", "10"))
+        self.varve("save", folder, "--exclude", "ol[]d]", "--step", "11")
+        self.assertIn("warning: the pattern matches nothing in the folder: *.nope",
+                      self.run_program("save", folder, "--exclude", "*.nope", "--step", "12")[2])
         self.varve("save", folder, "--exclude", "old/", "--step", "10")
         self.assertEqual([file["path"] for file in self.facts("show", "run@10")["files"] if "old" in file["path"]], [])
 
@@ -113,7 +123,7 @@ class Names(WatchTest):
                          [("run@1", "fields/U", 1), ("run@2", "fields/U", 2)])
         self.assertIn("run@2:fields/U", self.varve("find", "fields/*"))
         self.fails(NOT_FOUND, "find", "V")
-        self.fails(NOT_FOUND, "find", "U", "--job", "other")
+        self.assertIn("no set of this job: other", self.fails(NOT_FOUND, "find", "U", "--job", "other"))
 
     def test_what_a_watcher_would_take_is_explained(self):
         folder = self.openfoam()
@@ -231,6 +241,14 @@ class Habits(WatchTest):
     def test_a_mistyped_command_is_understood(self):
         self.assertIn("did you mean `varve restore`?", self.fails(USAGE, "restor", "x"))
         self.assertIn("`varve help` lists", self.fails(USAGE, "frobnicate"))
+        for word, meant in (("ls", "list"), ("checkout", "restore"), ("rm", "drop"), ("commit", "save"), ("gc", "prune"),
+                            ("fsck", "verify")):
+            self.assertIn(f"did you mean `varve {meant}`?", self.fails(USAGE, word, "x"))
+
+    def test_a_mistyped_option_is_understood(self):
+        self.assertIn("did you mean `--exclude`?", self.fails(USAGE, "save", self.work, "--exclud", "x"))
+        self.assertIn("did you mean `--keep-last`?", self.fails(USAGE, "prune", "--kepp-last=3", "--dry-run"))
+        self.assertIn("`varve help save` shows", self.fails(USAGE, "save", self.work, "--frobnicate"))
 
     def test_a_folder_of_other_things_is_not_to_become_a_store(self):
         self.write("etc/passwd")

@@ -11,6 +11,7 @@ from serving import ServeTest
 from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
 
 HAS_TAR = os.environ.get("VARVE_WITH_TAR", "1") == "1"
+HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
 
 
 class Remarks(ProgramTest):
@@ -25,9 +26,10 @@ class Remarks(ProgramTest):
 
     def test_pinned_sets_stay(self):
         self.assertEqual(self.varve("pin", "run@1"), "pinned run@1\n")
-        said = self.fails(FAILURE, "drop", "run@1")
+        said = self.fails(USAGE, "drop", "run@2", "run@1")
         self.assertIn("the set is pinned: run@1", said)
-        self.assertIn("unpin it", said)
+        self.assertIn("varve unpin run@1", said)
+        self.assertEqual(len(self.names()), 4)
         self.varve("prune", "--keep-last", "1")
         self.assertEqual(self.names(), ["run@1", "run@4"])
         self.assertIn("pinned", self.varve("list"))
@@ -49,6 +51,8 @@ class Remarks(ProgramTest):
         shown = self.varve("show", "run@2")
         self.assertIn("  tags     best\n  note     figure 3\n", shown)
         self.assertEqual(self.facts("show", "run@2")["note"], "figure 3")
+        self.assertIn("no set has the tag: bets", self.fails(NOT_FOUND, "prune", "--keep-last", "1", "--keep-tag", "bets"))
+        self.assertEqual(len(self.names()), 4)
         self.varve("prune", "--keep-last", "1", "--keep-tag", "best")
         self.assertEqual(self.names(), ["run@2", "run@4"])
         self.varve("note", "run@2", "--remove")
@@ -75,8 +79,9 @@ class Remarks(ProgramTest):
         would = self.varve("prune", "--max-size", "100K", "--dry-run")
         self.assertEqual(would, "would drop run@1\nwould drop run@2\n")
         self.varve("pin", "run@1")
-        self.varve("prune", "--max-size", "100K")
+        self.assertNotIn("more than", self.varve("prune", "--max-size", "100K"))
         self.assertEqual(self.names(), ["run@1", "run@4"])
+        self.assertIn("more than --max-size 1 B: the newest set of each job", self.varve("prune", "--max-size", "1"))
         self.assertEqual(self.varve("prune", "--max-size", "1GiB", "--dry-run"), "would drop no set\n")
 
     def test_another_name(self):
@@ -95,9 +100,16 @@ class Remarks(ProgramTest):
         self.fails(USAGE, "rename", "heat", "heat")
         self.fails(USAGE, "rename", "heat", "a/b")
         self.varve("save", self.work / "run" / "dump0001", "--job", "other", "--step", "2")
-        self.fails(EXISTS, "rename", "heat", "other")
+        self.fails(EXISTS, "rename", "heat", "other", "--join")
         self.assertEqual([name for name in self.names() if name.startswith("heat")],
                          [f"heat@{step}" for step in range(1, 5)])
+
+    def test_two_jobs_become_one_only_when_told_to(self):
+        self.varve("save", self.work / "run" / "dump0001", "--job", "other", "--step", "9")
+        self.assertIn("--join", self.fails(EXISTS, "rename", "other", "run"))
+        self.assertIn("other@9", self.names())
+        self.varve("rename", "other", "run", "--join")
+        self.assertEqual(self.names(), [f"run@{step}" for step in (1, 2, 3, 4, 9)])
 
     def test_a_sample_is_verified(self):
         self.assertIn("every byte of", self.varve("verify", "--sample", "50%"))
@@ -140,6 +152,24 @@ class Remarks(ProgramTest):
         self.assertEqual(done[0], USAGE)
         self.assertIn("VARVE_EFFORT", self.text(done[2]))
 
+    @unittest.skipUnless(HAS_TOML, "built without TOML")
+    def test_the_store_that_saves_are_told_is_that_of_all_commands(self):
+        self.write("varve.toml", f'store = "{self.store}"\n'.encode())
+        environment = self.environment(VARVE_STORE="")
+        for arguments in (("save", self.work / "run" / "dump0001", "--step", "9"), ("list",), ("show", "run@9"),
+                          ("find", "data"), ("verify",), ("restore", "run@9", self.work / "back"), ("drop", "run@9")):
+            with self.subTest(arguments=arguments):
+                code, _, err = self.run_program(*arguments, environment=environment)
+                self.assertEqual((code, err), (SUCCESS, ""))
+        self.assertEqual(self.names(), [f"run@{step}" for step in range(1, 5)])
+
+    def test_levels_are_no_store_of_commands_that_have_one(self):
+        environment = self.environment(VARVE_STORE="", VARVE_LEVELS=f"local:{self.work}/near")
+        code, _, err = self.run_program("list", environment=environment)
+        self.assertEqual(code, USAGE)
+        self.assertIn("levels are named, and no store", err)
+        self.assertIn("--store", err)
+
     @staticmethod
     def text(output):
         return output if isinstance(output, str) else output.decode()
@@ -176,6 +206,19 @@ class Archives(ProgramTest):
         self.fails(USAGE, "restore", "run@1")
         self.fails(USAGE, "restore", "run@1", self.work / "back", "--tar")
         self.fails(USAGE, "restore", "run@1", "--tar", "--json")
+        self.assertIn("--tar", self.fails(USAGE, "restore", "run@1", "-"))
+        self.assertFalse((self.work / "-").exists())
+
+    def test_an_output_that_cannot_be_written_is_named(self):
+        self.write("run1/data", os.urandom(100_000))
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1")
+        for redirection in (">/dev/full", ">&-"):
+            with self.subTest(redirection=redirection):
+                done = subprocess.run(["sh", "-c", f'"$0" restore run@1 --tar {redirection}', PROGRAM],
+                                      stderr=subprocess.PIPE, env=self.environment(), check=False, text=True)
+                self.assertEqual(done.returncode, FAILURE)
+                self.assertIn("cannot write to standard output: ", done.stderr)
+                self.assertNotIn("prune", done.stderr)
 
     def test_what_cannot_be_read_gives_an_archive_without_an_end(self):
         self.write("run1/data", os.urandom(6_000_000))
@@ -214,7 +257,7 @@ class RemarksOnAServer(ServeTest):
         self.varve("note", "run@1", "text", "--store", served)
         self.varve("note", "run@1", "another", "--store", served)
         self.assertEqual(self.varve("note", "run@1", "--store", served), "another\n")
-        self.fails(FAILURE, "drop", "run@1", "--store", served)
+        self.fails(USAGE, "drop", "run@1", "--store", served)
         self.varve("rename", "run", "other", "--store", served)
         self.varve("unpin", "other@1", "--store", served)
         self.varve("drop", "other@1", "--store", served)

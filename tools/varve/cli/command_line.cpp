@@ -27,20 +27,52 @@ constexpr const char* kExamples =
     "  varve restore run@7 back      get it back, byte for byte\n"
     "  varve help save               all options of a command\n";
 
-/// Whether `app` has an option of this name that takes a value, so that the next argument is not a command.
-bool takes_value(const CLI::App& app, const std::string& name) {
-  const CLI::Option* option = app.get_option_no_throw(name);
-  return option != nullptr && option->get_expected_min() > 0;
+std::vector<const CLI::App*> commands_in(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-/// The command that is meant by the first argument that is not an option; empty if there is none.
-std::string first_word(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].empty() || arguments[i][0] != '-') return arguments[i];
-    if (takes_value(app, arguments[i])) ++i;
-  }
-  return {};
+/// Whether `app`, or else a command, has an option of this name that takes a value, so that the next argument is not a
+/// command.
+bool takes_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (option != nullptr) return option->get_expected_min() > 0;
+  const std::vector<const CLI::App*> commands = commands_in(app);
+  return std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    const CLI::Option* const own = command->get_option_no_throw(name);
+    return own != nullptr && own->get_expected_min() > 0;
+  });
 }
+
+/// The command, which is the first argument that is no option; empty if there is none. What stands before it and is an
+/// option of commands alone goes behind it, where CLI11 looks for it.
+std::string bring_forward_command(const CLI::App& app, std::vector<std::string>& arguments) {
+  std::vector<std::string> ordered, of_command;
+  size_t next = 0;
+  while (next < arguments.size() && arguments[next].starts_with('-')) {
+    const std::string& option = arguments[next];
+    const bool is_common = app.get_option_no_throw(option.substr(0, option.find('='))) != nullptr;
+    const size_t count = takes_value(app, option) && next + 1 < arguments.size() ? 2 : 1;
+    std::vector<std::string>& into = is_common ? ordered : of_command;
+    for (const size_t end = next + count; next < end; ++next) into.push_back(arguments[next]);
+  }
+  if (next == arguments.size()) return {};
+  const std::string command = arguments[next];
+  ordered.push_back(command);
+  ordered.insert(ordered.end(), of_command.begin(), of_command.end());
+  ordered.insert(ordered.end(), arguments.begin() + static_cast<std::ptrdiff_t>(next) + 1, arguments.end());
+  arguments = std::move(ordered);
+  return command;
+}
+
+/// What other programs call our commands.
+struct Synonym {
+  std::string_view word, command;
+};
+constexpr Synonym kSynonyms[] = {
+    {"ls", "list"},  {"dir", "list"},    {"cp", "restore"},   {"get", "restore"}, {"checkout", "restore"},
+    {"rm", "drop"},  {"delete", "drop"}, {"forget", "drop"},  {"backup", "save"}, {"commit", "save"},
+    {"add", "save"}, {"gc", "prune"},    {"check", "verify"}, {"fsck", "verify"},
+};
 
 class Parser {
  public:
@@ -74,15 +106,18 @@ class Parser {
   }
 
   Result<ParsedCommandLine> parse(std::vector<std::string> arguments) {
-    const std::string word = first_word(app_, arguments);
+    const std::string word = bring_forward_command(app_, arguments);
     if (!word.empty() && find(word) == nullptr) return unknown_command(word);
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
-      app_.parse(std::move(arguments));
+      app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants the last one first
     } catch (const CLI::Success& wanted) {
       std::ostringstream out, err;
       app_.exit(wanted, out, err);
       return ParsedCommandLine{nullptr, out.str()};
+    } catch (const CLI::ExtrasError& failure) {
+      const std::string meant = meant_option(word, arguments);
+      return Status::invalid_argument(failure.what(), "",
+                                      meant.empty() ? hint(word) : fmt::format("did you mean `--{}`?", meant));
     } catch (const CLI::Error& failure) {
       return Status::invalid_argument(failure.what(), "", hint(word));
     }
@@ -162,12 +197,32 @@ class Parser {
 
   Status unknown_command(const std::string& word) const {
     std::vector<std::string> names;
-    for (const CLI::App* const command : app_.get_subcommands([](const CLI::App*) { return true; }))
-      names.push_back(command->get_name());
-    const std::string_view meant = nearest_word(word, std::vector<std::string_view>(names.begin(), names.end()));
+    for (const CLI::App* const command : commands_in(app_)) names.push_back(command->get_name());
+    const auto synonym = std::find_if(std::begin(kSynonyms), std::end(kSynonyms),
+                                      [&word](const Synonym& known) { return known.word == word; });
+    const std::string_view meant = synonym != std::end(kSynonyms)
+                                       ? synonym->command
+                                       : nearest_word(word, std::vector<std::string_view>(names.begin(), names.end()));
     return Status::invalid_argument("no such command", word,
                                     meant.empty() ? std::string("`varve help` lists the commands")
                                                   : fmt::format("did you mean `varve {}`?", meant));
+  }
+
+  /// The option that was meant by the first one that the command does not have; empty: none is near.
+  std::string meant_option(const std::string& word, const std::vector<std::string>& arguments) const {
+    const CLI::App* const command = find(word);
+    if (command == nullptr) return {};
+    for (const std::string& argument : arguments) {
+      if (argument == "--") return {};
+      const std::string given = argument.substr(0, argument.find('='));
+      if (!given.starts_with("--") || command->get_option_no_throw(given) || app_.get_option_no_throw(given)) continue;
+      std::vector<std::string> names;
+      for (const CLI::Option* const option : command->get_options()) {
+        names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+      }
+      return std::string(nearest_word(given.substr(2), std::vector<std::string_view>(names.begin(), names.end())));
+    }
+    return {};
   }
 
   static std::string hint(const std::string& word) {

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <set>
+
 #include "cli/command.h"
 #include "cli/text.h"
 #include "store/catalog.h"
 #include "store/commit.h"
+#include "store/remarks.h"
 
 namespace varve::cli {
 
@@ -29,6 +32,13 @@ class DropCommand final : public Command {
         return Status::invalid_argument("which step is to be dropped?", set, "write JOB@STEP");
       VARVE_ASSIGN(SetName name, catalog.resolve(set));
       names.push_back(std::move(name));
+    }
+    // Asked here as well: what the user forbids is no failure of the system.
+    VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(*store).pinned());
+    for (const SetName& name : names) {
+      if (pinned.contains(name))
+        return Status::invalid_argument("the set is pinned", name.to_string(),
+                                        fmt::format("`varve unpin {}` lets it be dropped", name.to_string()));
     }
     // Else the next restart of a job would make a set again of what is left of its parts.
     VARVE_TRY(remove_used_parts(*store).status());

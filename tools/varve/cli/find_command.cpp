@@ -24,11 +24,15 @@ class FindCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     const Catalog catalog(*store);
-    VARVE_ASSIGN(const std::vector<SetName> names, catalog.sets());
+    VARVE_ASSIGN(std::vector<SetName> names, catalog.sets());
+    if (!job_.empty()) {
+      std::erase_if(names, [this](const SetName& set) { return set.job != job_; });
+      if (names.empty())
+        return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
+    }
     const FileFilter filter{.globs = {glob_}, .rank = {}};
     bool damaged = false;
     for (const SetName& set : names) {
-      if (!job_.empty() && set.job != job_) continue;
       const Status searched = search(*store, catalog, set, filter);
       if (searched.ok() || searched.code() == StatusCode::not_found) continue;  // it was dropped just now
       session.warn(searched.with_context("cannot look into " + set.to_string()));
@@ -36,7 +40,9 @@ class FindCommand final : public Command {
     }
     print(session);
     if (damaged) return ExitCode::damaged;
-    if (found_.empty()) return Status::not_found("no file of this name is in the store", glob_);
+    if (found_.empty())
+      return Status::not_found(
+          job_.empty() ? "no file of this name is in the store" : "no file of this name is in the job", glob_);
     return ExitCode::success;
   }
 

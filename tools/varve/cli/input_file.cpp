@@ -51,6 +51,11 @@ InputFile::~InputFile() {
 
 std::string InputFile::path() const { return join_path(folder_, name_); }
 
+bool InputFile::is_empty() const {
+  std::error_code unknown;
+  return std::filesystem::is_empty(path(), unknown);
+}
+
 Result<InputFile> InputFile::read(const std::string& name) {
   std::error_code error;
   std::string folder = (std::filesystem::temp_directory_path(error) / "varve-input-XXXXXX").string();

@@ -17,6 +17,8 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
 
   std::string path() const;
+  /// Nothing came.
+  bool is_empty() const;
 
  private:
   InputFile(std::string folder, std::string name);

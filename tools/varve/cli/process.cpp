@@ -79,6 +79,11 @@ void hold_standard_streams() {
   }
 }
 
+Status failed_standard_output(int error_number) {
+  const Status failed = Status::from_errno(error_number, "write to standard output", {});
+  return {failed.code(), std::string(failed.message()), {}, "send the output to where it can be written"};
+}
+
 namespace {
 /// What most commands use at most.
 constexpr size_t kHeapBytes = 64 << 20;

@@ -35,6 +35,9 @@ bool interrupted();
 /// them, and what is printed with it. What is written there fails as before (EBADF). Call before anything is opened.
 void hold_standard_streams();
 
+/// What a failed write to standard output means. The disk of the store is another matter.
+Status failed_standard_output(int error_number);
+
 /// Lets malloc keep what it has taken from the system until the end of the program, for all threads alike: a save goes
 /// through many buffers of about a megabyte, and to take each anew from the system costs more than to fill it.
 void keep_freed_memory();

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "store/remarks.h"
 
 namespace varve::cli {
 
@@ -59,6 +60,7 @@ class PruneCommand final : public Command {
       if (steps.empty())
         return Status::not_found("the store has no set of this job", options_.job, "`varve list` shows all sets");
     }
+    for (const std::string& tag : options_.keep.tags) VARVE_TRY(check_is_there(*store, tag));
     VARVE_ASSIGN(PruneReport report, prune_store(*store, options_, session.begin_progress()));
     session.end_progress();
     print(session, report);
@@ -79,6 +81,20 @@ class PruneCommand final : public Command {
                                       "add --keep-last, or another --keep-...");
     }
     return {};
+  }
+
+  /// Else a mistyped tag would drop all that it was to keep.
+  Status check_is_there(const Store& store, const std::string& tag) const {
+    VARVE_ASSIGN(const std::vector<SetName> names, Catalog(store).sets());
+    VARVE_ASSIGN(const auto remarks, Remarks(store).all());
+    for (const SetName& name : names) {
+      const auto said = remarks.find(name);
+      if (said != remarks.end() && said->second.tags.contains(tag) &&
+          (options_.job.empty() || name.job == options_.job))
+        return {};
+    }
+    return Status::not_found(options_.job.empty() ? "no set has the tag" : "no set of the job has the tag", tag,
+                             "nothing was dropped; `varve list` shows the tags");
   }
 
   void print(Session& session, const PruneReport& report) const {
@@ -107,6 +123,11 @@ class PruneCommand final : public Command {
                               format_count(report.removed_arenas, "arena", "arenas"),
                               format_count(report.rewritten_packs, "pack", "packs"),
                               format_count(report.leftover_files, "leftover", "leftovers")));
+    if (max_bytes_ > 0 && report.bytes_after > max_bytes_) {
+      session.print(fmt::format(
+          "  more than --max-size {}: the newest set of each job{} and pinned ones stay, as do half-needed arenas\n",
+          format_size(max_bytes_), options_.job.empty() ? "" : ", other jobs' sets"));
+    }
     if (report.waiting_arenas > 0) {
       session.print(fmt::format("  {} wait for a save that is under way; the next prune removes them\n",
                                 format_count(report.waiting_arenas, "arena", "arenas")));

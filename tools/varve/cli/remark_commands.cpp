@@ -181,6 +181,8 @@ class RenameCommand final : public Command {
   void declare(Arguments& arguments) override {
     arguments.positional("JOB", from_, "the job, of which no program may be at work");
     arguments.positional("NAME", to_, "its new name");
+    arguments.flag("--join", join_,
+                   "put its sets beside those of a job that is called so; also: go on with a rename that was stopped");
     arguments.examples(
         "  varve rename test heat         test@40 is heat@40 from now on\n"
         "  varve rename test heat --store /archive/store    other stores have the old name until they are told\n");
@@ -189,11 +191,12 @@ class RenameCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     const Result<std::vector<DirectoryEntry>> protection =
-        store->backend().list(join_path(store->path(), "redundancy"));
+        store->backend().list(join_path(store->path(), kRedundancyFolder));
     if (protection.ok() && !protection->empty()) {
       return Status::unsupported("the store of a node has what protects its sets by their names", store->path(),
                                  "rename the job in the stores behind it");
     }
+    VARVE_TRY(check_is_new(Catalog(*store)));
     VARVE_TRY(rename_job(*store, from_, to_, session.begin_progress()));
     session.end_progress();
     if (session.json()) {
@@ -205,7 +208,18 @@ class RenameCommand final : public Command {
   }
 
  private:
+  /// Once two jobs are one, nothing tells them apart again.
+  Status check_is_new(const Catalog& catalog) const {
+    if (join_ || from_ == to_) return {};
+    VARVE_TRY(check_job_name(to_));
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(to_));
+    if (steps.empty()) return {};
+    return Status::already_exists("there is a job of this name", to_,
+                                  "--join makes one job of both, or goes on with a rename that was stopped");
+  }
+
   std::string from_, to_;
+  bool join_ = false;
 };
 }  // namespace
 

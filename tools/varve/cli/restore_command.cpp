@@ -48,6 +48,9 @@ class RestoreCommand final : public Command {
     if (folder_.empty() != tar_)
       return Status::invalid_argument(tar_ ? "--tar writes to standard output, and to no folder" : "where to?", folder_,
                                       "name a folder, or say --tar");
+    if (folder_ == "-")
+      return Status::invalid_argument("files are restored into a folder", folder_,
+                                      "--tar writes them to standard output; a folder of this name is ./-");
     if (tar_) return restore_as_tar(session);
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     const Result<std::unique_ptr<Store>> store = session.open_store();
@@ -71,8 +74,7 @@ class RestoreCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(const SetName name, Catalog(*store).resolve(set_));
     const Status written =
-        write_tar(*store, name, options_.filter, STDOUT_FILENO, options_.memory_bytes, session.begin_progress())
-            .status();
+        write_tar(*store, name, options_.filter, options_.memory_bytes, session.begin_progress()).status();
     session.end_progress();
     VARVE_TRY(written);
     return ExitCode::success;

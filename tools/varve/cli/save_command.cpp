@@ -28,11 +28,20 @@ namespace {
 /// An arena for each 32 of very many small files would be more files than data.
 constexpr uint64_t kGroupBytesMin = 16_MiB;
 
-/// Whether somebody said it.
-bool is_said(const Settings& run, std::string_view name) {
-  return std::any_of(run.options.begin(), run.options.end(), [&](const EffectiveOption& option) {
-    return option.name == name && option.origin != OptionOrigin::preset && option.text != "none";
-  });
+/// fnmatch() takes a bracket that nothing closes for a character, which hardly anybody means.
+Status check_brackets(const std::string& glob) {
+  for (size_t at = 0; at < glob.size(); ++at) {
+    if (glob[at] == '\\') {
+      ++at;
+    } else if (glob[at] == '[') {
+      size_t first = at + 1;
+      if (first < glob.size() && (glob[first] == '!' || glob[first] == '^')) ++first;
+      at = glob.find(']', first + 1);  // one that comes first is itself among the characters
+      if (at == std::string::npos)
+        return Status::invalid_argument("a [ of the pattern is not closed", glob, "\\[ is the character itself");
+    }
+  }
+  return {};
 }
 }  // namespace
 
@@ -175,6 +184,7 @@ class SaveCommand final : public Command {
       note_interrupts();
       VARVE_ASSIGN(input, InputFile::read(stdin_name_));
       folder_ = input->path();
+      if (input->is_empty()) session.warn(Status::not_found("standard input is empty", stdin_name_));
     }
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
@@ -199,7 +209,6 @@ class SaveCommand final : public Command {
     for (const Status& warning : run.warnings) session.warn(warning);
     saving_.fill_from(run);
     has_levels_ = is_said(run, "levels");
-    if (is_said(run, "store")) store_ = run.store;
     return {};
   }
 
@@ -213,6 +222,9 @@ class SaveCommand final : public Command {
 
   Status check_source(const SaveOptions& options) const {
     for (const std::string& tag : tags_) VARVE_TRY(check_tag(tag));
+    for (const std::vector<std::string>& globs : {options.choice.exclude, options.choice.include}) {
+      for (const std::string& glob : globs) VARVE_TRY(check_brackets(glob));
+    }
     if (folder_.empty() == stdin_name_.empty())
       return Status::invalid_argument("one thing is to be saved: a folder, a file, or --stdin NAME", folder_);
     if (stdin_name_.empty()) return {};
@@ -242,7 +254,7 @@ class SaveCommand final : public Command {
   /// A set with the store in it would have all sets in it.
   Status check_store_is_elsewhere(const Session& session) const {
     if (!stdin_name_.empty()) return {};
-    VARVE_ASSIGN(const std::string named, store_.empty() ? session.store_path() : store_);
+    VARVE_ASSIGN(const std::string named, session.store_path());
     VARVE_ASSIGN(const Location location, Location::parse(named));
     if (!location.is_folder()) return {};
     std::error_code error;
@@ -259,7 +271,7 @@ class SaveCommand final : public Command {
               std::unique_ptr<CommandLevels>& levels) const {
     if (!has_levels_) {
       VARVE_TRY(check_store_is_elsewhere(session));
-      VARVE_ASSIGN(own, store_.empty() ? session.open_store() : session.open_store(store_));
+      VARVE_ASSIGN(own, session.open_store());
       return {};
     }
     const CommandLevels::Said said{levels_, session.said_store(), session.reach()};
@@ -325,7 +337,6 @@ class SaveCommand final : public Command {
   std::vector<std::string> tags_;
   std::string levels_;
   bool has_levels_ = false;  ///< said here, or to runs
-  std::string store_;        ///< the same; empty: nobody said one
 };
 }  // namespace
 

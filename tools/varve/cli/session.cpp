@@ -1,15 +1,29 @@
 #include "cli/session.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/settings.h"
+
 namespace varve::cli {
+
+bool is_said(const Settings& run, std::string_view name) {
+  return std::any_of(run.options.begin(), run.options.end(), [&](const EffectiveOption& option) {
+    return option.name == name && option.origin != OptionOrigin::preset && option.text != "none";
+  });
+}
 
 Result<std::string> Session::store_path() const {
   if (!options_.store.empty()) return options_.store;
   const char* environment = std::getenv("VARVE_STORE");
   if (environment != nullptr && *environment != '\0') return std::string(environment);
+  VARVE_ASSIGN(const Settings run, resolve_settings({}, SettingsSources::of_process()));
+  if (is_said(run, "store")) return run.store;
+  if (is_said(run, "levels"))
+    return Status::invalid_argument("levels are named, and no store", to_string(run.levels),
+                                    "give --store with the place of one of them; `varve levels` shows what they have");
   return Status::invalid_argument(
       "no store is named", "", "give --store STORE, or `export VARVE_STORE=STORE`; `varve init DIR` makes a new one");
 }
@@ -73,9 +87,7 @@ Status Session::finish_printing() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
   if (print_errno_ == 0) print_errno_ = errno != 0 ? errno : EIO;
-  const Status failed = Status::from_errno(print_errno_, "write to standard output", {});
-  // The disk of the store is another matter.
-  return {failed.code(), std::string(failed.message()), {}, "send the output to where it can be written"};
+  return failed_standard_output(print_errno_);
 }
 
 ProgressSink& Session::begin_progress() {

@@ -11,11 +11,18 @@
 #include "service/location.h"
 #include "store/store.h"
 
+namespace varve {
+struct Settings;
+}
+
 namespace varve::cli {
+
+/// Whether the command line, the environment or the options file says it.
+bool is_said(const Settings& run, std::string_view name);
 
 /// What the command line says to all sub-commands.
 struct CommonOptions {
-  std::string store;  ///< empty: the environment's VARVE_STORE
+  std::string store;  ///< empty: what runs are told (Session::store_path())
   ReachOptions reach;
   bool json = false;
   bool progress = false;  ///< with `json`: how far a long operation is, too
@@ -33,7 +40,8 @@ class Session {
   const ReachOptions& reach() const { return options_.reach; }
   /// Of --store; empty unless the command line says it.
   const std::string& said_store() const { return options_.store; }
-  /// Where the store is (service/location.h). invalid_argument: nobody said.
+  /// Where the store is (service/location.h): as --store, the environment or the options file has it. invalid_argument:
+  /// nobody said, or levels were.
   Result<std::string> store_path() const;
   /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.
   Result<std::unique_ptr<Store>> open_store();

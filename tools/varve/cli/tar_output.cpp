@@ -3,10 +3,12 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <set>
 #include <string>
 
+#include "cli/process.h"
 #include "core/loaded_library.h"
 #include "mount/stored_set.h"
 #include "store/catalog.h"
@@ -63,11 +65,11 @@ class TarWriter {
         entry_(library_.entry_new(), library_.entry_free),
         window_(kWindowBytes) {}
 
-  Status begin(int descriptor) {
+  Status begin() {
     if (archive_ == nullptr || entry_ == nullptr) return Status::resource_limit("there is no memory for an archive");
     VARVE_TRY(check(library_.write_set_format_pax(archive_.get())));
     VARVE_TRY(check(library_.write_set_bytes_per_block(archive_.get(), kBlockBytes)));
-    return check(library_.write_open_fd(archive_.get(), descriptor));
+    return check(library_.write_open_fd(archive_.get(), STDOUT_FILENO));
   }
 
   Status add(const Leaf& leaf, const TreeFile& file) {
@@ -138,7 +140,7 @@ class TarWriter {
   Status failed() const {
     const int number = library_.error_number(archive_.get());
     const char* const why = library_.error_string(archive_.get());
-    if (number > 0) return Status::from_errno(number, why != nullptr ? why : "cannot write the archive", "");
+    if (number > 0) return failed_standard_output(number);
     return Status::io_error(why != nullptr ? why : "cannot write the archive");
   }
 
@@ -156,15 +158,15 @@ class TarWriter {
 };
 }  // namespace
 
-Result<uint64_t> write_tar(const Store& store, const SetName& name, const FileFilter& filter, int descriptor,
-                           uint64_t memory_bytes, ProgressSink& progress) {
+Result<uint64_t> write_tar(const Store& store, const SetName& name, const FileFilter& filter, uint64_t memory_bytes,
+                           ProgressSink& progress) {
   const Catalog catalog(store);
   VARVE_ASSIGN(const SetRecord record, catalog.read(name));
   progress.phase("writing");
   progress.total(record.raw_bytes);
   VARVE_ASSIGN(const ArchiveLibrary library, ArchiveLibrary::load());
   TarWriter tar(library, store, name, memory_bytes, progress);
-  VARVE_TRY(tar.begin(descriptor));
+  VARVE_TRY(tar.begin());
   uint64_t count = 0;
   const Status written = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
     for (const TreeFile& file : leaf.files) {
