@@ -45,6 +45,17 @@ std::optional<GroupPosition> find_protector(std::span<const ParityGroup> groups,
   }
   return std::nullopt;
 }
+/// Whether a set has a redundancy file there. What a rebuild that was stopped has left is none.
+Result<bool> has_redundancy(FileSystem& fs, const std::string& path) {
+  VARVE_ASSIGN(const std::vector<std::string> sets, names_in(fs, NodeFolder::redundancy_path(path)));
+  for (const std::string& set : sets) {
+    const std::string folder = join_path(NodeFolder::redundancy_path(path), set);
+    const Result<FileStatus> file = fs.stat(join_path(folder, kParityFileName));
+    if (file.ok()) return true;
+    if (file.status().code() != StatusCode::not_found) return file.status();
+  }
+  return false;
+}
 }  // namespace
 
 ByteVector NodeClaim::encode() const {
@@ -84,8 +95,8 @@ Result<NodeClaim> find_claim(FileSystem& fs, const std::string& path, std::span<
   NodeClaim claim;
   claim.has_store = true;
   VARVE_ASSIGN(const bool has_nothing, NodeFolder::has_nothing(fs, path));
-  VARVE_ASSIGN(const std::vector<std::string> redundancy, names_in(fs, NodeFolder::redundancy_path(path)));
-  claim.is_free = has_nothing && redundancy.empty();
+  VARVE_ASSIGN(const bool protects, has_redundancy(fs, path));
+  claim.is_free = has_nothing && !protects;
   VARVE_ASSIGN(const std::vector<std::string> arenas, names_in(fs, join_path(path, "arenas")));
   const auto take = [&](NodeClaim::Found found, const std::optional<GroupPosition>& at) {
     if (claim.found != NodeClaim::Found::by_nothing || !at) return;

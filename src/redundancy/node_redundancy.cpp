@@ -75,11 +75,33 @@ Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector
   return sets;
 }
 
+namespace {
+/// A rebuild of which nothing was written for so long is not at work any more, whoever's it was.
+constexpr int64_t kRebuildSilenceSeconds = 3600;
+
+/// Whether somebody may be at work with unfinished files of the folder. All times are the file system's.
+Result<bool> may_be_at_work(FileSystem& fs, const std::string& folder) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, list_if_there(fs, folder));
+  VARVE_TRY(fs.touch(parent_path(folder)));
+  VARVE_ASSIGN(const FileStatus now, fs.stat(parent_path(folder)));
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory || !entry.name.ends_with(kUnfinishedSuffix)) continue;
+    const Result<FileStatus> status = fs.stat(join_path(folder, entry.name));
+    if (status.ok() && (now.modified_ns - status->modified_ns) / 1'000'000'000 < kRebuildSilenceSeconds) return true;
+  }
+  return false;
+}
+}  // namespace
+
 Status tidy_redundancy(const NodePlace& place, const std::string& job) {
   FileSystem& fs = *place.fs;
-  VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy(place, job));
+  VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy(place, ""));
   for (const SetName& set : sets) {
     const std::string folder = NodeFolder::set_path(place.path, set);
+    if (!job.empty() && set.job != job) {
+      VARVE_ASSIGN(const bool at_work, may_be_at_work(fs, folder));
+      if (at_work) continue;
+    }
     VARVE_TRY(remove_unfinished(fs, folder));
     fs.remove_directory(folder).ignore("it is in use");
   }
@@ -397,12 +419,21 @@ class SetRestorer {
   uint64_t nodes_missing() const { return nodes_missing_; }
 
  private:
+  /// When a set was made. Numbers begin again when a job has no sets any more, and clocks may be set: both must say so.
+  struct Made {
+    uint64_t number = 0;  ///< SetRecord::number; 0: not known
+    int64_t created_s = 0;
+    bool is_before(const Made& other) const {
+      return number != 0 && number < other.number && created_s <= other.created_s;
+    }
+  };
+
   Status agree(const Status& mine) { return agree_among_nodes(leaders_, place_.node, mine); }
   bool is_member() const { return group_->is_member(); }
   const ParityGroup& own_group() const { return groups_[own_at_->group]; }
 
   Status learn_groups();
-  uint64_t own_number() const;
+  Made own_made() const;
   Result<std::vector<ByteVector>> gather_descriptions();
   Status keep_groups(const std::vector<ByteVector>& descriptions);
   Status take_positions();
@@ -421,7 +452,7 @@ class SetRestorer {
   KnownFiles& known_whole_;
   std::optional<NodeFolder> folder_;        ///< none for a rank without a store
   std::optional<ParityHeader> own_header_;  ///< what the redundancy file here says, if it can be read
-  uint64_t newest_number_ = 0;              ///< SetRecord::number of the set, of those that nodes have; 0: not known
+  Made newest_;                             ///< of the sets of this name that nodes have, the newest
   std::vector<ParityGroup> groups_;         ///< by ordinal
   bool is_free_ = false;                    ///< the store here has nothing of its own
   std::optional<GroupPosition> own_at_;     ///< none for a rank that is in no group
@@ -431,12 +462,12 @@ class SetRestorer {
   uint64_t nodes_missing_ = 0;
 };
 
-/// SetRecord::number of the set in this node's store; 0: it has none.
-uint64_t SetRestorer::own_number() const {
+/// When the set in this node's store was made, if it has one.
+SetRestorer::Made SetRestorer::own_made() const {
   const Result<std::unique_ptr<Store>> store = Store::open(*place_.fs, place_.path);
-  if (!store.ok()) return 0;
+  if (!store.ok()) return {};
   const Result<SetRecord> record = Catalog(**store).read(set_);
-  return record.ok() ? record->number : 0;
+  return record.ok() ? Made{record->number, record->created_s} : Made();
 }
 
 /// All descriptions that redundancy files of the set have, each once: first their hashes, since most nodes have the
@@ -446,28 +477,31 @@ Result<std::vector<ByteVector>> SetRestorer::gather_descriptions() {
   ByteVector told;
   ByteWriter out(told);
   if (own_header_) {
-    out.le64(own_number());
+    const Made made = own_made();
+    out.le64(made.number);
+    out.le64(static_cast<uint64_t>(made.created_s));
     out.bytes(ScoreFunction::preferred()(own_header_->group.description()).bytes);
   }
   VARVE_ASSIGN(const std::vector<ByteVector> all, leaders_.all_gather(told));
-  std::map<ByteVector, uint64_t> numbers;  // of the sets that have a description of this hash
+  std::map<ByteVector, Made> made;  // the newest of the sets that have a description of this hash
   std::vector<ByteVector> hashes(all.size());
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     ByteReader in(all[rank]);
     VARVE_ASSIGN(const uint64_t number, in.le64());
+    VARVE_ASSIGN(const uint64_t created_s, in.le64());
     VARVE_ASSIGN(const ByteSpan hash, in.bytes(in.remaining()));
     hashes[rank].assign(hash.begin(), hash.end());
-    uint64_t& newest = numbers[hashes[rank]];
-    newest = std::max(newest, number);
-    newest_number_ = std::max(newest_number_, number);
+    const Made told_of{number, static_cast<int64_t>(created_s)};
+    for (Made* const newest : {&made[hashes[rank]], &newest_}) {
+      if (newest->number < number) *newest = told_of;
+    }
   }
   std::vector<ByteVector> descriptions;
   std::set<ByteVector> seen;
   for (uint32_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank].empty() || !seen.insert(hashes[rank]).second) continue;
-    const uint64_t number = numbers[hashes[rank]];
-    if (number != 0 && number < newest_number_) continue;
+    if (made[hashes[rank]].is_before(newest_)) continue;
     const ByteSpan mine = rank == leaders_.rank() ? ByteSpan(own_header_->group.description()) : ByteSpan();
     VARVE_ASSIGN(ByteVector description, leaders_.broadcast(mine, rank));
     descriptions.push_back(std::move(description));
@@ -568,7 +602,7 @@ Status SetRestorer::check_conflict(const MemberSurvey& survey) const {
                                     "give the node an empty folder if it is no longer needed");
     }
     const Result<SetRecord> other = Catalog(**store).read(set_);
-    const bool is_older = other.ok() && other->number != 0 && other->number < newest_number_;
+    const bool is_older = other.ok() && Made{other->number, other->created_s}.is_before(newest_);
     if (other.ok() && !is_older) {
       return Status::already_exists("there is another set of this name in the place of the one that was protected",
                                     set_.to_string(), "drop it if it is no longer needed");

@@ -101,8 +101,9 @@ Result<std::vector<SetName>> list_redundancy(const NodePlace& place, const std::
 /// All that any of the leaders gave, the newest first; the same on all. Collective.
 Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector<SetName>& mine);
 
-/// Removes what stopped rebuilds of a job have left in a store: unfinished files, folders with nothing in them, and,
-/// unless another job has something there, the folders of a store that did not come into being. OK if there is none.
+/// Removes what stopped rebuilds have left in a store, of this job (empty: of any), or of one that has been silent for
+/// an hour: unfinished files, folders with nothing in them, and, unless another job has something there, the folders of
+/// a store that did not come into being. OK if there is none.
 Status tidy_redundancy(const NodePlace& place, const std::string& job);
 
 /// Nodes that protect each other. A node's position is its index here.

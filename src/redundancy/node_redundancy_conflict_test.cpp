@@ -173,11 +173,10 @@ TEST(NodeRedundancy, LeavesAloneWhatAnotherJobIsRebuilding) {
   for (uint32_t node = 0; node < 3; ++node) files.push_back(nodes.files(node));
   auto restored = nodes.restore(true, {}, {.job = own.job}).value();
   ASSERT_EQ(restored.size(), 1u);
-  EXPECT_EQ(restored[0].status.code(), StatusCode::already_exists) << restored[0].status.to_string();
-  for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(nodes.files(node), files[node]) << node;
-  for (const std::string_view folder : kStoreFolders) {
-    EXPECT_TRUE(nodes.fs(1).stat(join_path(Nodes::path(), folder)).ok()) << folder;
-  }
+  EXPECT_TRUE(restored[0].status.ok()) << Nodes::describe(restored);
+  EXPECT_TRUE(nodes.check(1, own, 1).ok());
+  for (const uint32_t node : {0u, 2u}) EXPECT_EQ(nodes.files(node), files[node]) << node;
+  for (const auto& [path, contents] : files[1]) EXPECT_EQ(nodes.files(1).at(path), contents) << path;
   for (const SetName& set : {others, own}) {
     restored = nodes.restore(true, {}, {.job = set.job}).value();
     ASSERT_EQ(restored.size(), 1u);
@@ -185,6 +184,25 @@ TEST(NodeRedundancy, LeavesAloneWhatAnotherJobIsRebuilding) {
     EXPECT_TRUE(nodes.check(1, set, 1).ok());
   }
   EXPECT_EQ(nodes.files(0).size(), files[0].size() - 1) << "what its own job has left unfinished is gone";
+}
+
+TEST(NodeRedundancy, TidiesUpAfterAnotherJobThatHasLongBeenSilent) {
+  const SetName others{"other", 2};
+  MemoryFileSystem fs;
+  int64_t seconds = 1'000'000;
+  fs.set_clock([&seconds] { return seconds * 1'000'000'000; });
+  NodeFolder folder(fs, Nodes::path(), others);
+  ASSERT_TRUE(folder.prepare().ok());
+  const std::string unfinished = folder.place_of("record.rebuilding").value();
+  ASSERT_TRUE(write_file_durably(fs, unfinished, as_bytes("unfinished")).ok());
+  const NodePlace place{.fs = &fs, .path = Nodes::path(), .node = "a"};
+  seconds += 3599;
+  ASSERT_TRUE(tidy_redundancy(place, "job").ok());
+  EXPECT_TRUE(fs.stat(unfinished).ok());
+  seconds += 2;
+  ASSERT_TRUE(tidy_redundancy(place, "job").ok());
+  EXPECT_TRUE(fs.list(Nodes::path()).value().empty());
+  EXPECT_TRUE(Store::create(fs, Nodes::path()).ok());
 }
 
 }  // namespace

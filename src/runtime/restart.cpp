@@ -304,9 +304,10 @@ class MemoryAlone {
       : world_(world), levels_(levels), candidates_(candidates) {}
 
   bool has(const RestartCandidate& one) const {
-    // Of a store that all share, one look tells.
-    return one.memory_run && !all_nodes_have(one) && !is_in_store(one, /*of_node=*/false);
+    return one.memory_run && !all_nodes_have(one) && !shared_store_has(one);
   }
+  /// Of a store that all share, one look tells.
+  bool shared_store_has(const RestartCandidate& one) const { return is_in_store(one, /*of_node=*/false); }
   /// A node's own store may be the only one that has it.
   bool all_nodes_have(const RestartCandidate& one) const {
     return world_.has_node_level && world_.sets.is_complete(one.step) && is_in_store(one, /*of_node=*/true);
@@ -333,6 +334,16 @@ class MemoryAlone {
   const Levels& levels_;
   const std::vector<RestartCandidate>& candidates_;
 };
+/// Whether what all nodes had is still there on all, as their stores let older sets go each at its time. Collective.
+Result<bool> every_node_has(LevelWorld& world, const Levels& levels, const RestartCandidate& one, bool had_it) {
+  if (!world.has_node_level || !one.memory_run) return had_it;
+  const Result<const Store*> own = levels.nearest().access().store();
+  const Result<SetRecord> record = own.ok() ? Catalog(**own).read({world.job, one.step}) : own.status();
+  const bool has_it = had_it && record.ok() && record->number == one.number;
+  std::array<uint64_t, 1> lacking = {has_it ? uint64_t{0} : uint64_t{1}};
+  VARVE_TRY(world.ranks.all_max(lacking));
+  return lacking[0] == 0;
+}
 }  // namespace
 
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
@@ -370,8 +381,8 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   restart.newer_in_memory_alone = memory.has_newer_than(restart.taken, selection.rejected);
   if (restart.taken) {
     const RestartCandidate& taken = *restart.taken;
-    const bool all_nodes_have_it = memory.all_nodes_have(taken);
-    restart.in_memory_alone = memory.has(taken);
+    VARVE_ASSIGN(const bool all_nodes_have_it, every_node_has(world, levels, taken, memory.all_nodes_have(taken)));
+    restart.in_memory_alone = taken.memory_run && !all_nodes_have_it && !memory.shared_store_has(taken);
     const bool keeps_number = restart.in_memory_alone && taken == candidates.front();
     restart.next_number = candidates.front().number + (keeps_number ? 0 : 1);
     if (restart.in_memory_alone && variables.may_change()) {

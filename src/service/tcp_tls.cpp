@@ -189,16 +189,23 @@ class TlsStream final : public ByteStream {
 
   bool takes_output() const override { return is_writable(socket_.get()); }
 
-  bool has_input() const override { return SSL_has_pending(ssl_.get()) == 1 || records_.has_input(); }
+  bool has_input() const override { return holds_input() || records_.has_input(); }
 
   void rest() override {
     ByteVector().swap(gathered_);
-    SSL_free_buffers(ssl_.get());
+    // Before 3.0.14, OpenSSL gives back what it still needs for a record that has come in part (CVE-2024-4741).
+    if (!holds_input()) SSL_free_buffers(ssl_.get());
     records_.rest();
   }
 
  private:
   static constexpr size_t kRecordBytes = 16384;
+
+  /// Whether OpenSSL has some of a record. Once it has the header alone, it does not call that pending.
+  bool holds_input() const {
+    constexpr std::string_view in_body = "RB";
+    return SSL_has_pending(ssl_.get()) == 1 || SSL_rstate_string(ssl_.get()) == in_body;
+  }
 
   Status write_all(ByteSpan from, Deadline deadline) {
     while (!from.empty()) {

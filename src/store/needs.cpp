@@ -227,6 +227,9 @@ Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain, std:
 
 Result<Needs> needs_of_sets(const Store& store, bool certain) {
   GatheredNeeds gathered;
+  // A lease that holds a record, for which a prune has not waited, may become a part meanwhile; and parts a set, by way
+  // of the lease of who completes it.
+  if (certain) VARVE_TRY(mark_leases(store, gathered));
   VARVE_TRY(mark_parts(store, gathered));
   VARVE_TRY(mark_leases(store, gathered));
   // Before the sets, as who unpins one that was dropped makes it a set again first; and after them, as who pins one

@@ -41,9 +41,9 @@ struct Needs {
   bool uncertain = false;
 };
 
-/// Goes through the trees of all parts, leases and sets, in this order: what is needed moves on in it, and never back
-/// (FORMAT.md, "Parts of a set"). Fails if one cannot be read, since what it needs is then unknown.
-/// `certain`: also of what is renamed, pinned and unpinned at the same time; else only good enough to choose by.
+/// Goes through the trees of all leases, parts, leases once more, and sets, in this order: what is needed moves on in
+/// it, and never back (COMMIT.md). Fails if one cannot be read, since what it needs is then unknown. `certain`: also of
+/// what is renamed, pinned and unpinned at the same time; else only good enough to choose by.
 Result<Needs> needs_of_sets(const Store& store, bool certain = true);
 
 /// What one set refers to: about 150 bytes of memory for each pack.

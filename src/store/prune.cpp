@@ -367,9 +367,16 @@ class Pruner {
   /// Whether other nodes rely on arenas of this one as they are, each of which is part of what rebuilds theirs. Of a
   /// store on servers nobody does, and they refuse to look.
   bool protects_arenas() const {
-    const Result<std::vector<DirectoryEntry>> sets = backend_.list(join_path(store_.path(), kRedundancyFolder));
-    if (sets.ok()) return !sets->empty();
-    return sets.status().code() != StatusCode::not_found && sets.status().code() != StatusCode::permission_denied;
+    const Result<std::vector<DirectoryEntry>> protecting = backend_.list(join_path(store_.path(), kRedundancyFolder));
+    const StatusCode code = protecting.status().code();
+    if (!protecting.ok()) return code != StatusCode::not_found && code != StatusCode::permission_denied;
+    if (protecting->empty()) return false;
+    // What is left of sets that were dropped protects nothing.
+    std::set<std::string> names;
+    for (const DirectoryEntry& entry : *protecting) names.insert(entry.name);
+    const Result<std::vector<SetName>> sets = Catalog(store_).sets();
+    return !sets.ok() ||
+           std::any_of(sets->begin(), sets->end(), [&](const SetName& set) { return names.contains(set.key()); });
   }
 
   using Marks = std::map<ArenaId, std::unique_ptr<HeldRecord>>;

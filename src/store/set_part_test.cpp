@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <functional>
+#include <semaphore>
 #include <thread>
 
 #include "core/file_system.h"
 #include "core/memory_file_system.h"
+#include "core/paused_file_system.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
 #include "store/verify.h"
@@ -120,6 +122,56 @@ TEST_F(Parts, MakeASetOnceTheLastIsThere) {
   EXPECT_EQ(part_count(), 0u);
   EXPECT_TRUE(whole());
   EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
+}
+
+/// A writer that is held up when its lease holds its record, and is about to become a part.
+class HeldAtPart final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    if (parent_path(to) == "/s/parts") {
+      came.release();
+      go_on.acquire();
+    }
+    return ForwardingFileSystem::rename_no_replace(from, to);
+  }
+  std::counting_semaphore<> came{0}, go_on{0};
+};
+
+// The prune does not wait for such a writer, as it knows what that needs, be it in the lease or in the part.
+TEST_F(Parts, KeepWhatTheyNeedThoughAPruneHasNotWaitedForTheirWriter) {
+  ASSERT_TRUE(fs.create_directory("/s/parts").ok());
+  bool came_to_it = true, went = false;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const auto numbers = numbers_between(1000 * at, 1000 * at + 20);
+    ASSERT_TRUE(test::save_numbers(*store, {"old", at}, numbers).ok());
+    HeldAtPart held(fs);
+    const auto writes = Store::open(held, "/s").value();
+    Status published;
+    std::thread writer([&] {
+      published = publish_in(*writes, part(at, 0, 1), numbers);
+      held.came.release();  // if it failed before
+    });
+    held.came.acquire();
+    // Its arena has the root alone: the chunks are where the old set has them.
+    ASSERT_TRUE(Catalog(*store).remove({"old", at}).ok());
+    PausedFileSystem paused(fs, at, [&] {
+      held.go_on.release();
+      writer.join();
+    });
+    PruneOptions options;
+    options.wait_seconds = 0;
+    const Result<PruneReport> report = prune_store(*Store::open(paused, "/s").value(), options);
+    ASSERT_TRUE(report.ok()) << at << report.status().to_string();
+    went = went || report->waiting_arenas == 0;
+    came_to_it = paused.paused();
+    held.go_on.release();
+    if (writer.joinable()) writer.join();
+    ASSERT_TRUE(published.ok()) << at << published.to_string();
+    ASSERT_TRUE(complete(at, 1).ok()) << at;
+    EXPECT_TRUE(holds(at, {numbers})) << at;
+  }
+  EXPECT_TRUE(went);
 }
 
 TEST_F(Parts, OfARunThatEndedAreOlderThanWhatTheNextOneNumbers) {

@@ -194,9 +194,7 @@ void on_release(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
 void on_flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
   answer(request, [&] {
     OpenFile& file = file_of(info);
-    const fuse_ctx& who = *fuse_req_ctx(request);
-    const bool killed = file.writes() && is_closed_by_signal(who.pid, who.uid, who.gid);
-    file.flushed(killed ? ClosedBy::signal : ClosedBy::program);
+    file.flushed(file.writes() ? who_closes(fuse_req_ctx(request)->pid) : ClosedBy::program);
     reply(request, {});
   });
 }

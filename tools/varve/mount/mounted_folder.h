@@ -87,6 +87,7 @@ struct AttributeChange {
 enum class ClosedBy : uint8_t {
   program,  ///< also where it ends by itself
   signal,   ///< which has killed the program
+  unknown,  ///< a program of which we cannot see how it ends
 };
 
 /// A file that a program has open. Several threads may use it at a time.
@@ -107,8 +108,10 @@ class OpenFile {
   virtual bool writes() const { return false; }
   /// One of its descriptors was closed; there may be more.
   virtual void flushed(ClosedBy) {}
-  /// Whether somebody who wrote it was killed, and nobody has closed it since who was not.
-  virtual bool is_cut_off() const { return false; }
+  /// Who was the last to close a descriptor of it. But for a program, it is cut off: what somebody wanted to write may
+  /// be missing. Always a program if it was not opened to be written.
+  virtual ClosedBy last_closed_by() const { return ClosedBy::program; }
+  bool is_cut_off() const { return last_closed_by() != ClosedBy::program; }
 };
 
 /// A folder of the mount that has a number of its own, its realm, and what is in it: things are named by numbers of 32

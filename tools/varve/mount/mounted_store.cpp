@@ -83,8 +83,16 @@ void MountedStore::release(uint64_t inode, std::unique_ptr<OpenFile> file) {
   const std::string name = set.job + "/" + set.name;
   // While the file still counts as open, so that nothing seals the set before.
   const Status noted = realm->open->note_unfinished();
-  context_.log(
-      name + " is not finished: a program was killed while it wrote. It is sealed only by a rename or by `varve seal`");
+  if (file->last_closed_by() == ClosedBy::signal) {
+    context_.log(name +
+                 " is not finished: a program was killed while it wrote. It is sealed only by a rename or by "
+                 "`varve seal`");
+  } else if (!told_of_unseen_.exchange(true)) {
+    context_.log("the program that wrote " + name +
+                 " cannot be seen from here (it is in another PID namespace, or "
+                 "/proc hides it), so nobody knows whether it was killed. Sets of such programs are sealed only by a "
+                 "rename or by `varve seal`");
+  }
   if (!noted.ok()) context_.log("cannot note that " + name + " is not finished: " + noted.to_string());
 }
 
@@ -156,7 +164,8 @@ Result<std::string> MountedStore::describe(uint64_t set_folder) {
   text += ": " + std::to_string(set.written.files) + " files, " + std::to_string(set.written.bytes) + " bytes, " +
           std::to_string(set.written.writers) + " open for writing, quiet for " +
           std::to_string(static_cast<uint64_t>(set.written.quiet_seconds)) + " s\n";
-  if (set.unfinished) text += "unfinished: a program was stopped while it wrote; it is not sealed by itself\n";
+  if (set.unfinished)
+    text += "unfinished: a program was, or may have been, stopped while it wrote; it is not sealed by itself\n";
   if (!set.failure.ok()) text += "not sealed: " + set.failure.to_string() + "\n";
   return text;
 }

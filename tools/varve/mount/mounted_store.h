@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,6 +75,7 @@ class MountedStore {
 
   MountContext context_;
   const std::shared_ptr<RootFolder> root_;
+  std::atomic<bool> told_of_unseen_{false};  ///< the log says that programs cannot be seen
 };
 
 }  // namespace varve

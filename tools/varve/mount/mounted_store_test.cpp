@@ -171,6 +171,22 @@ TEST_F(Mounted, DoesNotSealByItselfWhatAKilledProgramHasWritten) {
   }
 }
 
+TEST_F(Mounted, DoesNotSealByItselfWhatAProgramHasWrittenThatItCannotSeeAndSaysWhy) {
+  const auto mounted = mount({.seal_seconds = 30});
+  for (const std::string set : {"run/7", "run/8"}) {
+    write_set(*mounted, base_name(set));
+    auto file = mounted->create(set + "/c");
+    close_file(*mounted, set + "/c", *std::move(file), {ClosedBy::unknown});
+  }
+  EXPECT_TRUE(mounted->lines.has("the program that wrote run/7 cannot be seen from here"));
+  EXPECT_FALSE(mounted->lines.has("run/8")) << "once is enough";
+  EXPECT_FALSE(mounted->lines.has("a program was killed"));
+  mounted->clock.advance(100);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_TRUE(Catalog(mounted->store()).steps("run").value().empty());
+  EXPECT_TRUE((*mounted)->seal(mounted->inode("run/8")).ok());
+}
+
 TEST_F(Mounted, SealsByItselfWhatIsClosedAfterAProgramThatSharedItWasKilled) {
   const auto mounted = mount({.seal_seconds = 30});
   write_set(*mounted, "7");

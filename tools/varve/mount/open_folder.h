@@ -125,9 +125,11 @@ class SpoolFile final : public OpenFile {
   Errno sync(bool data_only) override;
   void flushed(ClosedBy who) override {
     flushed_.store(true, std::memory_order_relaxed);
-    cut_off_.store(who == ClosedBy::signal, std::memory_order_relaxed);
+    closed_by_.store(who, std::memory_order_relaxed);
   }
-  bool is_cut_off() const override { return writes_ && cut_off_.load(std::memory_order_relaxed); }
+  ClosedBy last_closed_by() const override {
+    return writes_ ? closed_by_.load(std::memory_order_relaxed) : ClosedBy::program;
+  }
 
  private:
   const std::shared_ptr<OpenFolder> folder_;
@@ -136,7 +138,7 @@ class SpoolFile final : public OpenFile {
   const UniqueFd descriptor_;
   const bool writes_;
   std::atomic<bool> flushed_{false};
-  std::atomic<bool> cut_off_{false};
+  std::atomic<ClosedBy> closed_by_{ClosedBy::program};
 };
 
 }  // namespace varve

@@ -13,7 +13,7 @@ size_t share_of_key(size_t all, size_t keys) {
 bool KeyShare::Turn::take() {
   const MutexLock lock(share_.mutex_);
   if (state_ == State::none) {
-    const bool free = share_.turns_ < share_.limits_.turns;
+    const bool free = share_.turns_ < share_.turns_max_;
     if (free) {
       ++share_.turns_;
     } else {
@@ -40,7 +40,7 @@ void KeyShare::Turn::give_back() {
 }
 
 KeyShare::FilePlace KeyShare::take_file() {
-  if (files_++ < limits_.files) return FilePlace(this);
+  if (files_++ < files_max_) return FilePlace(this);
   --files_;
   return nullptr;
 }

@@ -22,7 +22,7 @@ class KeyShare {
   struct Limits {
     size_t turns = 1, files = 1;
   };
-  KeyShare(Rights rights, const Limits& limits) : rights_(rights), limits_(limits) {}
+  KeyShare(Rights rights, const Limits& limits) : rights_(rights), turns_max_(limits.turns), files_max_(limits.files) {}
   KeyShare(const KeyShare&) = delete;
   KeyShare& operator=(const KeyShare&) = delete;
 
@@ -59,11 +59,13 @@ class KeyShare {
   using FilePlace = std::unique_ptr<KeyShare, FileCounter>;
   /// Null: they have as many as they may.
   FilePlace take_file();
+  /// From now on. Those that are more already stay open.
+  void limit_files(size_t files_max) { files_max_ = files_max; }
 
  private:
   const Rights rights_;
-  const Limits limits_;
-  std::atomic<size_t> files_{0};
+  const size_t turns_max_;
+  std::atomic<size_t> files_max_, files_{0};
   Mutex mutex_;  ///< no other lock is taken with it
   size_t turns_ VARVE_GUARDED_BY(mutex_) = 0;
   std::list<Turn*> waiting_ VARVE_GUARDED_BY(mutex_);  ///< none, if there are turns to be had

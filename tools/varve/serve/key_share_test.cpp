@@ -69,6 +69,9 @@ TEST(KeyShare, CountsTheOpenFilesOfAllClientsTogether) {
   EXPECT_TRUE(open(3, share, -1).ok()) << "it needs none of the process";
   EXPECT_TRUE(open(3, other, 1002).ok());
   files.close(id_of(1), *first);
+  share.limit_files(1);
+  EXPECT_FALSE(open(3, share, 1003).ok()) << "the other one is as much as they may have now";
+  share.limit_files(2);
   EXPECT_TRUE(open(3, share, 1003).ok());
 }
 

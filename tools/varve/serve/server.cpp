@@ -139,13 +139,19 @@ void Server::fit_to_descriptors() {
 void Server::share_out() {
   const size_t keys = key_holders_.rights.size();
   constexpr size_t many = 1'000'000;
-  const size_t descriptors = descriptors_for(many, 1);
-  const size_t files = descriptors - std::min(descriptors, options_.connections_max);
+  descriptors_ = descriptors_for(many, 1);
   for (const Rights rights : key_holders_.rights) {
-    const KeyShare::Limits limits{.turns = share_of_key(options_.threads_max, keys),
-                                  .files = share_of_key(files, keys)};
+    const KeyShare::Limits limits{.turns = share_of_key(options_.threads_max, keys)};
     key_holders_.shares.push_back(std::make_unique<KeyShare>(rights, limits));
   }
+  const MutexLock lock(mutex_);
+  share_files();
+}
+
+void Server::share_files() {
+  const size_t kept = std::min(options_.connections_max, descriptors_ / 4);
+  const size_t left = descriptors_ - std::min(descriptors_, std::max(clients_.known.size(), kept));
+  for (const auto& share : key_holders_.shares) share->limit_files(share_of_key(left, key_holders_.shares.size()));
 }
 
 void Server::accept_clients() {
@@ -179,8 +185,7 @@ Server::Look Server::look_after_clients() {
     const double late = steady_clock().seconds() - options_.limits.frame_seconds;
     for (Client& client : clients_.known) {
       look_for_news(client);
-      const double begun_since = client.begun_since;
-      if (begun_since != kNotBegun && begun_since < late) ::shutdown(client.socket(), SHUT_RDWR);
+      if (is_late(client, late)) ::shutdown(client.socket(), SHUT_RDWR);
     }
   }
   Look look{.again = clients_.next_sign_of_life};
@@ -202,6 +207,13 @@ Server::Look Server::look_after_clients() {
   }
   clients_.crowded = !look.room;
   return look;
+}
+
+bool Server::is_late(const Client& client, double late) {
+  const double begun_since = client.begun_since;
+  if (begun_since != kNotBegun && begun_since < late) return true;
+  // Nobody is woken by a socket that takes no output, and the turn that the client may have would never end.
+  return client.turn == Turn::news && client.news_since < late && !is_writable(client.socket());
 }
 
 void Server::take_in(UniqueFd socket) {
@@ -256,6 +268,7 @@ Status Server::admit(Client& client) {
     if (clients_.known.size() < options_.connections_max &&
         client.standing.compare_exchange_strong(standing, Standing::known)) {
       clients_.known.splice(clients_.known.end(), clients_.strangers, client.place);
+      share_files();
       if (std::exchange(clients_.crowded, false)) wake();
       return {};
     }
@@ -296,12 +309,11 @@ Result<Connection::Next> Server::converse(Client& client, DataBuffer& buffer) {
     VARVE_TRY(begin_connection(client));
     return client.connection->begin();
   }
+  // What a request takes once it has come is not the client's time.
+  const double begun_since = client.begun_since.exchange(kNotBegun);
   VARVE_ASSIGN(const Connection::Next next, client.connection->serve(buffer));
-  if (next != Connection::Next::rests || !client.connection->has_begun()) {
-    client.begun_since = kNotBegun;
-  } else if (client.begun_since == kNotBegun) {
-    client.begun_since = steady_clock().seconds();
-  }
+  if (next == Connection::Next::rests && client.connection->has_begun())
+    client.begun_since = begun_since != kNotBegun ? begun_since : steady_clock().seconds();
   return next;
 }
 
@@ -317,6 +329,7 @@ void Server::serve(Client& client, DataBuffer& buffer) noexcept {
   switch (next) {
     case Connection::Next::rests:
       client.connection->rest();
+      client.turn = Turn::at_work;  // nothing waits for what there may be news of
       threads_->await_input(client);
       break;
     case Connection::Next::goes_on: threads_->take_turn(client); break;
@@ -343,6 +356,7 @@ Connection::Next Server::serve_once(Client& client, DataBuffer& buffer) noexcept
 }
 
 void Server::note_news(Client& client) {
+  client.news_since = steady_clock().seconds();
   if (client.turn.exchange(Turn::news) == Turn::waits) threads_->take_turn(client);
 }
 
@@ -353,7 +367,9 @@ void Server::wait_for_news(Client& client) {
 
 void Server::look_for_news(Client& client) {
   Turn turn = Turn::waits;
-  if (client.turn.compare_exchange_strong(turn, Turn::news)) threads_->take_turn(client);
+  if (!client.turn.compare_exchange_strong(turn, Turn::news)) return;
+  client.news_since = steady_clock().seconds();
+  threads_->take_turn(client);
 }
 
 void Server::end(Client& client) noexcept {
@@ -362,6 +378,7 @@ void Server::end(Client& client) noexcept {
   const MutexLock lock(mutex_);
   std::list<Client>& all = client.standing == Standing::known ? clients_.known : clients_.strangers;
   ending.splice(ending.end(), all, client.place);
+  share_files();
   if (std::exchange(clients_.crowded, false)) wake();
   ended_.notify_all();
 }

@@ -88,6 +88,7 @@ class Server {
     std::atomic<Standing> standing{Standing::stranger};
     std::atomic<double> idle_since{kAtWork};     ///< of steady_clock()
     std::atomic<double> begun_since{kNotBegun};  ///< the same: a message that has come in part
+    std::atomic<double> news_since{0};           ///< the same: `turn` says news
     std::atomic<Turn> turn{Turn::at_work};
     std::list<Client>::iterator place;
     std::unique_ptr<Connection> connection;  ///< once it is known who comes; of who serves it
@@ -109,17 +110,22 @@ class Server {
   Status listen();
   /// What each key's holders have, once it is known how many keys there are.
   void share_out();
+  /// Of the files, what is left beside the connections that are open: where few may be open, a quarter is kept for
+  /// connections, where many may, all that they may need.
+  void share_files() VARVE_REQUIRES(mutex_);
   /// Leaves some of the files that this process may have open to those that the clients open.
   void fit_to_descriptors();
   void accept_clients();
-  /// Ends those that took too long to say hello, or for a message, and lets those that wait for an answer see that the
-  /// server lives.
+  /// Ends those that took too long to say hello, for a message, or to take their replies, and lets those that wait for
+  /// an answer see that the server lives.
   /// Returns when to look again, and whether another client may come.
   struct Look {
     Moment again;
     bool room = false;
   };
   Look look_after_clients();
+  /// Whether the server waits since before `late` for the rest of its request, or for it to take replies.
+  static bool is_late(const Client& client, double late);
   void take_in(UniqueFd socket);
   Status begin_client(UniqueFd socket);
   /// Ends the oldest connection that has not said hello, if there are too many.
@@ -183,6 +189,7 @@ class Server {
   const int64_t started_s_ = calendar_seconds();
   std::atomic<bool> stopping_{false};
   std::atomic<bool> place_wanted_{false};  ///< who came last has found none
+  size_t descriptors_ = 0;                 ///< how many files this process may have open
   Mutex mutex_;
   ConditionVariable ended_;
   Clients clients_ VARVE_GUARDED_BY(mutex_);

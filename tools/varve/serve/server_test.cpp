@@ -1,6 +1,8 @@
 #include "serve/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -35,6 +37,20 @@ class RawClient {
   void receive_some() const {
     std::byte bytes[4096];
     EXPECT_GT(::recv(socket_.get(), bytes, sizeof bytes, 0), 0);
+  }
+  /// How much the server has sent that has not been received.
+  int unread() const {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(socket_.get(), FIONREAD, &bytes), 0);
+    return bytes;
+  }
+  /// Asks again and again without taking an answer, until there comes none.
+  void ask_until_unanswered(ByteSpan request) const {
+    for (int before = -1; before != unread();) {
+      before = unread();
+      send(request);
+      for (int i = 0; i < 100 && unread() == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   /// What the server sends until it ends the connection.
   ByteVector receive_all() const {
@@ -153,6 +169,25 @@ TEST(Server, EndsConnectionsThatStopInTheMiddleOfAMessage) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(client.is_ended());
   EXPECT_LT(seconds_since(begin), 4);
+}
+
+TEST(Server, DoesNotCountWhatARequestTakesAsTheTimeInWhichItCame) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 5, .frame_seconds = 0.2};
+  server.start();
+  server.server->store().transfer = [](TransferDirection, const SetTransfer&, const SignOfLife&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // the server looks after clients meanwhile
+    return TransferNumbers();
+  };
+  RawClient client(server);
+  client.send(hello());
+  client.receive_some();
+  const ByteVector push = frame<PushRequest>(encode_fields(PushRequest()));
+  client.send(ByteSpan(push).first(7));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  client.send(ByteSpan(push).subspan(7));
+  client.receive_some();
 }
 
 TEST(Server, LetsClientsBeIdle) {
@@ -392,6 +427,72 @@ TEST(Server, LeavesThreadsToOthersWhereRepliesAreNotTaken) {
       ASSERT_TRUE(silent.back()->send(ReadRequest{opened->fields.handle, {{0, 1_MiB}}}).ok());
   }
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(before->ping().ok());
+}
+
+TEST(Server, TakesATurnBackFromWhoDoesNotTakeItsReplies) {
+  TestServer server;
+  server.stop();
+  server.options.threads_max = 2;  // of which those who come over the socket wait with one at a time
+  server.options.limits = {.hello_seconds = 5, .frame_seconds = 1};
+  server.start();
+  server.link_options.answer_seconds = 20;
+  const auto other = open_connection(server);
+  ASSERT_NE(other, nullptr);
+  const FindRequest find{1};
+  std::optional<RawClient> first(server);
+  RawClient silent(server);
+  for (const RawClient* client : {&*first, &silent}) {
+    client->send(hello());
+    client->receive_some();
+  }
+  ByteVector without_data = frame<FindRequest>(encode_fields(find), ByteVector(8));
+  without_data.resize(without_data.size() - 1);
+  first->send(without_data);
+  silent.ask_until_unanswered(frame<PingRequest>({}));
+  first.reset();  // whose turn goes to the one that wakes nobody
+  const auto found = other->ask(find, {.data = ByteVector(8)});
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->outcome, Outcome::done);
+  EXPECT_TRUE(silent.is_ended());
+}
+
+/// As where this process may have so many files open.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t count) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit few = before_;
+    few.rlim_cur = std::min(count, before_.rlim_cur);
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Server, GivesTheFilesThatItsConnectionsDoNotNeedToClients) {
+  const FewDescriptors few(512);
+  TestServer server;
+  server.stop();
+  server.start();
+  EXPECT_EQ(server.server->connections_max(), 384u);
+  ASSERT_TRUE(posix_file_system().create(server.options.folder + "/a").ok());
+  const auto connection = open_connection(server);
+  ASSERT_NE(connection, nullptr);
+  size_t opened = 0;
+  StatusCode last = StatusCode::ok;
+  while (last == StatusCode::ok && opened < 512) {
+    const auto reply = connection->ask(OpenRequest{"a"});
+    ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+    last = reply->status.code();
+    if (last == StatusCode::ok) ++opened;
+  }
+  EXPECT_EQ(last, StatusCode::resource_limit);
+  EXPECT_EQ(opened, 288u) << "three quarters of what is left beside the quarter for connections";
+  EXPECT_NE(open_connection(server), nullptr);
 }
 
 TEST(Server, ServesOnlyItsUserAndRoot) {

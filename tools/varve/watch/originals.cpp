@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/file_system.h"
 #include "core/process.h"
@@ -165,7 +166,7 @@ class RemovalNote {
   }
   RemovalNote(RemovalNote&& other) noexcept = default;
   ~RemovalNote() {
-    if (folder_.valid() && is_needless_) remove();
+    if (folder_.valid() && is_needless_) ::unlinkat(folder_.get(), name_.c_str(), 0);
   }
 
   /// Before the first file goes: it is durable then.
@@ -175,16 +176,25 @@ class RemovalNote {
         ::openat(folder_.get(), name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
     if (!made.valid() && errno != EEXIST) return Status::from_errno(errno, "create the file", path_);
     is_needless_ = made.valid();
+    // One that was there may be older than files that a program has written since; then it would not count for them.
+    const UniqueFd there(
+        made.valid() ? -1 : ::openat(folder_.get(), name_.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!made.valid() && (!there.valid() || ::futimens(there.get(), nullptr) != 0))
+      return Status::from_errno(errno, "give a new time to", path_);
     // It has no bytes, so it is whole as soon as it has its name; one that was there may not be durable yet.
-    if (made.valid() && ::fsync(made.get()) != 0) return Status::from_errno(errno, "make the file durable", path_);
+    if (::fsync(made.valid() ? made.get() : there.get()) != 0)
+      return Status::from_errno(errno, "make the file durable", path_);
     if (::fsync(folder_.get()) != 0) return Status::from_errno(errno, "make the file's name durable", path_);
     written_ = true;
     return {};
   }
   /// A file has gone: the note stays, however this ends.
   void keep() { is_needless_ = false; }
-  /// All have gone, for good.
-  void remove() const { ::unlinkat(folder_.get(), name_.c_str(), 0); }
+  /// All have gone, for good; and it does not come back when the power fails.
+  Status remove() const {
+    ::unlinkat(folder_.get(), name_.c_str(), 0);
+    return ::fsync(folder_.get()) == 0 ? Status() : Status::from_errno(errno, "make the removal durable of", path_);
+  }
 
  private:
   RemovalNote(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
@@ -238,6 +248,32 @@ Status make_removal_durable(const FoundSet& set) {
   }
   return {};
 }
+
+/// Notes of whoever (the job may have had another name), if nothing else is in the folder: nothing is left of a set.
+void remove_notes_alone(const std::string& folder) {
+  const Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(folder);
+  if (!entries.ok()) return;
+  const auto is_note = [](const DirectoryEntry& entry) { return is_removal_note(entry.name); };
+  if (!std::all_of(entries->begin(), entries->end(), is_note)) return;
+  for (const DirectoryEntry& entry : *entries) ::unlink(join_path(folder, entry.name).c_str());
+}
+
+/// Whether a program has written all of the files since, so that none is what a removal has left: that is older than
+/// its note. A time that a program gives a file itself does not count.
+bool are_all_newer(const std::vector<SourceFile>& files, int64_t note_ns) {
+  constexpr int64_t second_ns = 1'000'000'000;
+  // A second later: file systems and clocks may differ by so much.
+  const std::pair after(note_ns / second_ns + 1, static_cast<uint32_t>(note_ns % second_ns));
+  bool any = false;
+  for (const SourceFile& file : files) {
+    if (file.type != FileType::regular) continue;
+    any = true;
+    const auto time =
+        std::min(std::pair(file.modified_s, file.modified_ns), std::pair(file.changed_s, file.changed_ns));
+    if (time <= after) return false;
+  }
+  return any;
+}
 }  // namespace
 
 Status remove_originals(const std::string& watched_folder, const FoundSet& set, const std::string& job,
@@ -258,8 +294,10 @@ Status remove_originals(const std::string& watched_folder, const FoundSet& set, 
     if (file->type == FileType::directory) ::rmdir(join_path(set.folder, file->path).c_str());
   }
   VARVE_TRY(make_removal_durable(set));
-  note.remove();
-  if (set.folder != watched_folder) ::rmdir(set.folder.c_str());
+  VARVE_TRY(note.remove());
+  if (set.folder == watched_folder) return {};
+  remove_notes_alone(set.folder);
+  ::rmdir(set.folder.c_str());
   return {};
 }
 
@@ -267,10 +305,20 @@ Result<std::string> find_removal_note(const std::string& watched_folder, const F
   VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, posix_file_system().list(set.folder));
   const bool is_own = set.folder != watched_folder;
   const std::string wanted = removal_note_name({job, set.step});
+  std::string counts;
   for (const DirectoryEntry& entry : entries) {
-    if (entry.name == wanted || (is_own && is_removal_note(entry.name))) return entry.name;
+    if (entry.name != wanted && !(is_own && is_removal_note(entry.name))) continue;
+    const std::string path = join_path(set.folder, entry.name);
+    const Result<FileStatus> note = posix_file_system().stat(path);
+    if (note.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(note.status());
+    if (!are_all_newer(set.files, note->modified_ns)) {
+      counts = entry.name;
+    } else if (entry.name == wanted) {
+      ::unlink(path.c_str());  // another job's may be for files that are not this set's
+    }
   }
-  return std::string();
+  return counts;
 }
 
 bool put_back_unremoved(const std::string& folder, const std::vector<SourceFile>& files) {

@@ -40,7 +40,8 @@ Status remove_originals(const std::string& watched_folder, const FoundSet& set, 
                         const OriginalsRules& rules = {});
 
 /// The name of the note that the removal of the set's files has begun, and is not over: what is found of it may be less
-/// than the set. Empty: there is none. In a folder of the set's own, whoever's note counts.
+/// than the set. Empty: there is none. In a folder of the set's own, whoever's note counts. One that is older than all
+/// of the set's files does not count, and the set's own is removed then: a program has written the set anew.
 Result<std::string> find_removal_note(const std::string& watched_folder, const FoundSet& set, const std::string& job);
 
 /// In each folder of which files are being removed: where they are for a moment.

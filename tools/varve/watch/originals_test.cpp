@@ -23,7 +23,10 @@ struct Originals : testing::Test {
     std::filesystem::create_symlink("a", folder / "out1/link");
     look();
   }
-  void look() { set.files = scan_source_tree(set.folder, null_progress()).value(); }
+  void look() {
+    set.files = scan_source_tree(set.folder, null_progress()).value();
+    std::erase_if(set.files, [](const SourceFile& file) { return is_removal_note(file.path); });
+  }
   Status remove() { return remove_originals(folder.path(), set, "run", rules); }
   /// Has `act` done when the lease of the last file is taken: all of them are held, and none has left its name.
   void once_all_are_held(std::function<void()> act) {
@@ -76,10 +79,51 @@ TEST_F(AnOriginal, HasANoteBesideItUntilAllHaveGone) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out1/a"));
   EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), base_name(note));
   look();
-  std::erase_if(set.files, [](const SourceFile& file) { return is_removal_note(file.path); });
   EXPECT_TRUE(remove().ok());
   EXPECT_EQ(noted, (std::vector<bool>{true, true}));
   EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
+}
+
+TEST_F(AnOriginal, HasANoteThatIsNewerThanItAlsoIfOneWasThere) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  for (int i = 0; i < 100; ++i) test::write_file(folder / ("out1/c" + std::to_string(i)), "written anew");
+  look();
+  test::write_file(note, "");
+  test::make_older(note);
+  rules.take_lease = [this](const std::string& path) {
+    if (path.ends_with("/c99")) return Result<ReadLease>(Status::busy("a program has it open", path));
+    return ReadLease::take(path);
+  };
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  ASSERT_FALSE(std::filesystem::exists(folder / "out1/a"));
+  look();
+  EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), base_name(note));
+}
+
+TEST_F(AnOriginal, LeavesNoNoteOfWhoeverInAFolderOfItsOwn) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  const std::string other = set.folder + "/" + removal_note_name({"renamed", 1});
+  test::write_file(other, "");
+  test::write_file(set.folder + "/more", "of another set, which is being removed");
+  ASSERT_TRUE(remove().ok());
+  EXPECT_FALSE(std::filesystem::exists(note));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  look();
+  ASSERT_TRUE(remove().ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
+}
+
+TEST_F(AnOriginal, ThatIsNewerThanANoteIsNotWhatARemovalHasLeft) {
+  test::write_file(note, "");
+  EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), base_name(note)) << "of about the same time";
+  test::make_older(note);
+  std::filesystem::last_write_time(folder / "out1/b", std::filesystem::last_write_time(note));
+  look();
+  EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), base_name(note)) << "not all are newer";
+  test::write_file(folder / "out1/b", "written anew");
+  look();
+  EXPECT_EQ(find_removal_note(folder.path(), set, "run").value(), "");
+  EXPECT_FALSE(std::filesystem::exists(note));
 }
 
 TEST_F(AnOriginal, GetsItsNameBackInAFolderThatIsRenamedMeanwhile) {

@@ -256,7 +256,7 @@ Result<std::optional<bool>> Watcher::is_saved(SetTracker::Entry& entry) {
   if (match == FolderMatch::part && note.empty()) return wait("some of the set's files are there");
   if (!match && !note.empty()) {
     VARVE_TRY(find(entry.name).status());  // whoever has all of it may be away
-    return wait("its files are being removed, says " + note);
+    return wait("its files are being removed, says " + note + "; remove this note to save what is left");
   }
   // One that failed was told of before: it is its way to other levels that is tried again.
   if (match && entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});

@@ -293,6 +293,38 @@ TEST_F(AWatcher, SavesNothingThatIsBeingRemovedSideBySideWithOtherSets) {
   EXPECT_EQ(Catalog(*store).read({"run", 2})->file_count, 1u) << "the note is no file of a set";
 }
 
+TEST_F(AWatcher, SavesASetThatAProgramHasMadeAnewOverOneWhoseRemovalWasStopped) {
+  test::write_file(run / "out1/a", "first");
+  test::write_file(run / "out1/b", "second");
+  once();
+  const std::string note = run / ("out1/" + removal_note_name({"run", 1}));
+  test::write_file(note, "");
+  test::make_older(note);
+  for (const char* name : {"out1/a", "out1/b"}) test::write_file(run / name, "written anew");
+  once();
+  EXPECT_TRUE(has_happened(Kind::differs, 1));
+  ASSERT_TRUE(Catalog(*store).remove({"run", 1}).ok());
+  once();
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(run / "out1")));
+  test::write_file(note, "");
+  test::make_older(note);
+  options.job = "other";
+  once();
+  EXPECT_TRUE(Catalog(*store).has({"other", 1}));
+}
+
+TEST_F(AWatcher, SavesASetBesideANoteThatALossOfPowerHasLeftOfAnEarlierOne) {
+  options.patterns = parse_patterns("*{step}").value();
+  const std::string note = run / removal_note_name({"run", 1});
+  test::write_file(note, "");
+  test::make_older(note);
+  test::write_file(run / "state1", "of a later run");
+  once();
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+  EXPECT_FALSE(std::filesystem::exists(note));
+}
+
 TEST_F(AWatcher, SavesToTheNearestStoreWhileAFartherOneCannotBeAsked) {
   farther_store = Status::io_error("the level cannot be reached");
   test::write_file(run / "out1/data", "first");
