@@ -170,6 +170,8 @@ TEST_F(Parts, KeepWhatTheyNeedThoughAPruneHasNotWaitedForTheirWriter) {
     ASSERT_TRUE(published.ok()) << at << published.to_string();
     ASSERT_TRUE(complete(at, 1).ok()) << at;
     EXPECT_TRUE(holds(at, {numbers})) << at;
+    ASSERT_TRUE(Catalog(*store).remove({"job", at}).ok());
+    prune();
   }
   EXPECT_TRUE(went);
 }
