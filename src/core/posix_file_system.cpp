@@ -232,17 +232,8 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Status rename_no_replace(const std::string& from, const std::string& to) override {
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-    // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.
-    if (errno == EINVAL || errno == ENOSYS) {
-      if (::link(from.c_str(), to.c_str()) == 0) {
-        // It has its name, which others see: an old one that cannot be removed, or was by somebody else, undoes
-        // nothing.
-        ::unlink(from.c_str());
-        return {};
-      }
-    }
-    const int error = errno;
+    const int error = rename_no_replace_at(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str());
+    if (error == 0) return {};
     return Status::from_errno(error, "rename the file to " + to, error == EEXIST ? to : from);
   }
 
@@ -325,6 +316,17 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+int rename_no_replace_at(int from_folder, const char* from, int to_folder, const char* to) {
+  if (::renameat2(from_folder, from, to_folder, to, RENAME_NOREPLACE) == 0) return 0;
+  // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.
+  if ((errno == EINVAL || errno == ENOSYS) && ::linkat(from_folder, from, to_folder, to, 0) == 0) {
+    // It has its name, which others see: an old one that cannot be removed, or was by somebody else, undoes nothing.
+    ::unlinkat(from_folder, from, 0);
+    return 0;
+  }
+  return errno;
+}
 
 std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, bool direct) {
   // By the descriptor itself: whatever its path has come to mean by then, it is the same file.

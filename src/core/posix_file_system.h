@@ -12,4 +12,8 @@ namespace varve {
 /// CreateOptions.
 std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, bool direct);
 
+/// FileSystem::rename_no_replace() by open folders (AT_FDCWD: the working one) and names in them. Returns `errno`; 0:
+/// it has its new name.
+int rename_no_replace_at(int from_folder, const char* from, int to_folder, const char* to);
+
 }  // namespace varve

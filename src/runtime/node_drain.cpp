@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -205,6 +206,7 @@ class RunDrain {
   Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number);
   void complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from);
   Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
+  Result<std::vector<SetRecord>> records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted) const;
   void push_parts();
   void push_part(StoreLevel& level, const SetRecord& record);
   Result<bool> has_it(const Store& there, const SetRecord& record) const;
@@ -380,24 +382,32 @@ void RunDrain::complete(StoreLevel& level, const SetName& name, uint32_t count, 
 
 // Onwards from a store of the node's own
 
+/// Of the nearest store, those that are wanted and can be read, oldest first.
+Result<std::vector<SetRecord>> RunDrain::records_of_nearest(
+    const std::function<bool(const SetRecord&)>& is_wanted) const {
+  const Catalog catalog(levels_.nearest_store());
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(note_.job));
+  std::vector<SetRecord> records;
+  for (const uint64_t step : steps) {
+    Result<SetRecord> record = catalog.read({note_.job, step});
+    if (record.ok() && is_wanted(*record)) records.push_back(std::move(*record));
+  }
+  std::stable_sort(records.begin(), records.end(),
+                   [](const SetRecord& a, const SetRecord& b) { return a.number < b.number; });
+  return records;
+}
+
 /// What the run has made there, oldest first. Sets of earlier runs are not this node's to bring: who was on which node
 /// then is not known.
 void RunDrain::push_parts() {
-  const Store& nearest = levels_.nearest_store();
-  const Result<std::vector<uint64_t>> steps = Catalog(nearest).steps(note_.job);
-  if (!steps.ok()) return fail(steps.status());
-  std::vector<SetRecord> records;
-  for (const uint64_t step : *steps) {
-    Result<SetRecord> record = Catalog(nearest).read({note_.job, step});
-    if (record.ok() && record->run == note_.run) records.push_back(std::move(*record));
-  }
-  std::sort(records.begin(), records.end(), [](const SetRecord& a, const SetRecord& b) { return a.number < b.number; });
+  const auto records = records_of_nearest([this](const SetRecord& record) { return record.run == note_.run; });
+  if (!records.ok()) return fail(records.status());
   bool is_next = true;
   for (StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().is_nearest()) continue;
-    for (const SetRecord& record : records) {
+    for (const SetRecord& record : *records) {
       // The newest goes to the next level whatever its turn is: the node may not be there any more tomorrow.
-      const bool must = is_next && record.name.step == records.back().name.step;
+      const bool must = is_next && record.name.step == records->back().name.step;
       if (must || is_due(level->spec(), record.number)) push_part(*level, record);
     }
     is_next = false;
@@ -489,18 +499,13 @@ void RunDrain::push_sets() {
 void RunDrain::bring_newest() {
   const Store& nearest = levels_.nearest_store();
   StoreLevel& next = *levels_.levels().stores()[1];
-  const Result<std::vector<uint64_t>> steps = Catalog(nearest).steps(note_.job);
-  if (!steps.ok()) return fail(steps.status());
-  std::optional<SetRecord> newest;
-  for (const uint64_t step : *steps) {
-    Result<SetRecord> record = Catalog(nearest).read({note_.job, step});
-    if (record.ok() && record->has_all_ranks() && (!newest || record->number >= newest->number))
-      newest = std::move(*record);
-  }
-  if (!newest || next.access().opened() == nullptr) return;
-  const SetName name = newest->name;
+  const auto whole = records_of_nearest([](const SetRecord& record) { return record.has_all_ranks(); });
+  if (!whole.ok()) return fail(whole.status());
+  if (whole->empty() || next.access().opened() == nullptr) return;
+  const SetRecord& newest = whole->back();
+  const SetName name = newest.name;
   const Result<bool> brought = run_guarded([&]() -> Result<bool> {
-    VARVE_ASSIGN(const bool is_there, has_it(*next.access().opened(), *newest));
+    VARVE_ASSIGN(const bool is_there, has_it(*next.access().opened(), newest));
     if (is_there) return false;
     VARVE_TRY(copy_set(nearest, next.access().slowed(), name, transfer_options(), progress_).status());
     return true;

@@ -155,13 +155,9 @@ Status mark_leases(const Store& store, GatheredNeeds& gathered) {
   VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store.backend().list(store.writers_path()));
   for (const DirectoryEntry& entry : entries) {
     const std::string path = join_path(store.writers_path(), entry.name);
-    const Result<ByteVector> raw = store.backend().read_record(path, kSetRecordBytesMax);
-    if (raw.ok() && WriterLease::is_plain(as_text(*raw))) continue;
-    Status marked = raw.status();
-    if (raw.ok()) {
-      const Result<SetRecord> record = decode_set_record(*raw, store.score());
-      marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
-    }
+    const Result<std::optional<SetRecord>> record = record_in_lease(store, entry.name);
+    if (record.ok() && !*record) continue;
+    const Status marked = record.ok() ? mark_record(store, **record, gathered) : record.status();
     // One that is gone has become a part or a set, which is seen as such; or was given up.
     if (!marked.ok() && store.backend().status(path).status().code() != StatusCode::not_found) gathered.add_unknown();
   }
@@ -224,6 +220,14 @@ Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain, std:
   }
 }
 }  // namespace
+
+Result<std::optional<SetRecord>> record_in_lease(const Store& store, const std::string& lease_name) {
+  VARVE_ASSIGN(const ByteVector raw,
+               store.backend().read_record(join_path(store.writers_path(), lease_name), kSetRecordBytesMax));
+  if (WriterLease::is_plain(as_text(raw))) return std::optional<SetRecord>();
+  VARVE_ASSIGN(SetRecord record, decode_set_record(raw, store.score()));
+  return std::optional(std::move(record));
+}
 
 Result<Needs> needs_of_sets(const Store& store, bool certain) {
   GatheredNeeds gathered;

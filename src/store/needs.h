@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -31,6 +33,10 @@ bool holds_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Ex
 
 /// Whether that copy can be read, and every chunk in the ranges is what its score says.
 bool reads_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
+
+/// What a lease says that its writer is about to commit, or nothing, if it says nothing yet. A record that is half
+/// written cannot be understood.
+Result<std::optional<SetRecord>> record_in_lease(const Store& store, const std::string& lease_name);
 
 /// What the sets of a store need, and what may become sets: parts, and the leases of writers that are about to commit.
 struct Needs {

@@ -493,8 +493,8 @@ class Pruner {
   /// Whether the writer has said all that it will refer to, so that this is known, whatever becomes of it. In a bucket
   /// such a lease stays for an hour, where a commit may yet take effect.
   bool holds_record(const std::string& lease) const {
-    const Result<ByteVector> raw = backend_.read_record(join_path(store_.writers_path(), lease), kSetRecordBytesMax);
-    return raw.ok() && !WriterLease::is_plain(as_text(*raw)) && decode_set_record(*raw, store_.score()).ok();
+    const Result<std::optional<SetRecord>> record = record_in_lease(store_, lease);
+    return record.ok() && *record;
   }
 
   Status remove_victims(const std::set<ArenaId>& victims, const Needs& needs) {

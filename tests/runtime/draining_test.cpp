@@ -11,20 +11,19 @@
 #include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/node_drain.h"
-#include "runtime/switched_file_system.h"
 #include "store/test_sets.h"
 
 namespace varve {
 namespace {
 
 using test::Cluster;
+using test::die_with_a_snapshot;
 using test::Model;
 using test::model_at;
 using test::run_and_kill;
 using test::SessionPlace;
 using test::steps_at;
 using test::store_at;
-using test::SwitchedFileSystem;
 using Steps = std::vector<uint64_t>;
 using State = DrainedSet::State;
 
@@ -55,28 +54,6 @@ std::vector<StatusCode> codes(const std::vector<Status>& failures) {
   return codes;
 }
 
-/// A run of one rank in a process of its own, which is killed: the set of step 1 is in the store, `step` in memory
-/// alone.
-void die_with_a_snapshot_of(uint64_t step, const SessionPlace& place) {
-  run_and_kill([&] {
-    SwitchedFileSystem files;
-    SessionEnvironment environment;
-    environment.files = &files;
-    environment.sources.environment.clear();
-    const auto session = RunSession::open(make_single_communicator(), place.options(), environment);
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    Model model(0, kCells);
-    ASSERT_TRUE(protect(**session, model).ok());
-    model.step(1);
-    ASSERT_TRUE((*session)->checkpoint(1, Persistence::now).ok());
-    files.set(SwitchedFileSystem::Mode::full);
-    for (uint64_t each = 2; each <= step; ++each) model.step(each);
-    ASSERT_TRUE((*session)->checkpoint(step, Persistence::later).ok());
-    ASSERT_FALSE((*session)->wait().ok());
-    ::kill(::getpid(), SIGKILL);
-  });
-}
-
 /// The run of a cluster, which is killed after so many steps. Each is whole in the nearest store.
 void run_to_and_die(const Cluster& cluster, const std::string& levels, uint64_t last) {
   run_and_kill([&] {
@@ -100,7 +77,7 @@ SessionOptions on_another_node(const SessionPlace& place) {
 
 TEST(ADrain, BringsWhatIsInMemoryAloneToTheStore) {
   const SessionPlace place;
-  die_with_a_snapshot_of(2, place);
+  die_with_a_snapshot(place, kCells, 2);
   const DrainedJob job = drain(place);
   EXPECT_TRUE(job.failures.empty());
   EXPECT_TRUE(job.is_done);
@@ -110,7 +87,7 @@ TEST(ADrain, BringsWhatIsInMemoryAloneToTheStore) {
 
 TEST(ADrain, LeavesWhatALaterRunHasGoneOnWithout) {
   const SessionPlace place;
-  die_with_a_snapshot_of(3, place);
+  die_with_a_snapshot(place, kCells, 3);
   {
     // It was started on another node, and knows nothing of what is in memory here: its first set has the same number.
     auto session = Session::open(on_another_node(place));
@@ -130,7 +107,7 @@ TEST(ADrain, LeavesWhatALaterRunHasGoneOnWithout) {
 
 TEST(ADrain, ReplacesAPartThatTheRunHasLeftOfAnEarlierSetOfTheStep) {
   const SessionPlace place;
-  die_with_a_snapshot_of(2, place);
+  die_with_a_snapshot(place, kCells, 2);
   std::vector<Status> damaged;
   const std::vector<FoundNote> notes = find_node_notes(place.memory, damaged).value();
   ASSERT_EQ(notes.size(), 1u);

@@ -6,6 +6,9 @@
 
 #include <filesystem>
 
+#include "comm/communicators.h"
+#include "runtime/switched_file_system.h"
+
 namespace varve::test {
 
 SessionPlace::SessionPlace() { std::filesystem::create_directory(memory); }
@@ -72,6 +75,32 @@ Status protect(RunSession& session, Model& model) {
   VARVE_TRY(session.variables().protect_array("field", element_type_of<double>(), model.field.data(),
                                               model.field.size(), {}));
   return session.variables().protect_scalar("sum", element_type_of<uint64_t>(), &model.sum);
+}
+
+std::unique_ptr<RunSession> open_on(FileSystem& files, std::unique_ptr<Communicator> ranks,
+                                    const SessionOptions& options) {
+  SessionEnvironment environment;
+  environment.files = &files;
+  environment.sources.environment.clear();
+  auto session = RunSession::open(std::move(ranks), options, environment);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  return session.ok() ? std::move(*session) : nullptr;
+}
+
+void die_with_a_snapshot(const SessionPlace& place, size_t cells, uint64_t step) {
+  run_and_kill([&] {
+    SwitchedFileSystem files;
+    const auto session = open_on(files, make_single_communicator(), place.options());
+    Model model(0, cells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    model.step(1);
+    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
+    files.set(SwitchedFileSystem::Mode::full);
+    for (uint64_t each = 2; each <= step; ++each) model.step(each);
+    ASSERT_TRUE(session->checkpoint(step, Persistence::later).ok());
+    ASSERT_FALSE(session->wait().ok());
+    ::kill(::getpid(), SIGKILL);
+  });
 }
 
 }  // namespace varve::test

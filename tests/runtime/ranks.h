@@ -48,4 +48,12 @@ Model model_at(uint32_t rank, size_t cells, uint64_t steps);
 Status protect(Session& session, Model& model);
 Status protect(RunSession& session, Model& model);
 
+/// A session whose stores are in `files`, and that hears of nothing outside the test.
+std::unique_ptr<RunSession> open_on(FileSystem& files, std::unique_ptr<Communicator> ranks,
+                                    const SessionOptions& options);
+
+/// Runs a session of one rank, whose model has so many cells, in a process of its own, which dies without an end: the
+/// set of step 1 is in the store, `step` is in memory alone.
+void die_with_a_snapshot(const SessionPlace& place, size_t cells, uint64_t step = 2);
+
 }  // namespace varve::test

@@ -1,12 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 
 #include "core/faulty_file_system.h"
 #include "engine/save.h"
@@ -17,9 +15,10 @@
 namespace varve {
 namespace {
 
+using test::die_with_a_snapshot;
 using test::Model;
 using test::model_at;
-using test::run_and_kill;
+using test::open_on;
 using test::run_ranks;
 using test::SessionPlace;
 using test::SwitchedFileSystem;
@@ -120,17 +119,6 @@ TEST_P(ASessionOfRanks, GoesOnFromItsLastCheckpoint) {
 std::vector<uint64_t> steps_in(const SessionPlace& place) {
   const auto store = Store::open(posix_file_system(), place.store).value();
   return Catalog(*store).steps("job").value();
-}
-
-/// All that `options` say, on a file system of the test's.
-std::unique_ptr<RunSession> open_on(FileSystem& files, std::unique_ptr<Communicator> ranks,
-                                    const SessionOptions& options) {
-  SessionEnvironment environment;
-  environment.files = &files;
-  environment.sources.environment.clear();
-  auto session = RunSession::open(std::move(ranks), options, environment);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  return session.ok() ? std::move(*session) : nullptr;
 }
 
 /// The step from which a new session goes on; its model is as it should be then.
@@ -630,27 +618,9 @@ TEST(ASession, NeitherRestartsFromNorReplacesSetsThatNoSessionMade) {
 
 // What a killed run left in memory
 
-/// Runs a session of one rank in a process of its own, which dies without an end: the set of step 1 is in the store,
-/// step 2 is in memory alone.
-void die_with_a_snapshot(const SessionPlace& place) {
-  run_and_kill([&] {
-    SwitchedFileSystem files;
-    const auto session = open_on(files, make_single_communicator(), place.options());
-    Model model(0, kCells);
-    ASSERT_TRUE(protect(*session, model).ok());
-    model.step(1);
-    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
-    files.set(Mode::full);
-    model.step(2);
-    ASSERT_TRUE(session->checkpoint(2, Persistence::later).ok());
-    ASSERT_FALSE(session->wait().ok());
-    ::kill(::getpid(), SIGKILL);
-  });
-}
-
 TEST(ASessionAfterAKill, GoesOnFromTheSnapshotInMemory) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
   auto session = Session::open(place.options());
   Model model(0, kCells);
@@ -663,7 +633,7 @@ TEST(ASessionAfterAKill, GoesOnFromTheSnapshotInMemory) {
 
 TEST(ASessionAfterAKill, BringsTheSnapshotToTheStoreThoughItMakesNoCheckpoint) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   auto options = place.options();
   options.levels = "memory; dir:" + place.store + " every=5";
   options.store.reset();
@@ -683,7 +653,7 @@ TEST(ASessionAfterAKill, BringsTheSnapshotToTheStoreThoughItMakesNoCheckpoint) {
 
 TEST(ASessionAfterAKill, KeepsTheSnapshotIfTheStoreIsStillFull) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   const size_t files_before = place.memory_files();
   SwitchedFileSystem files;
   const auto session = open_on(files, make_single_communicator(), place.options());
@@ -696,21 +666,26 @@ TEST(ASessionAfterAKill, KeepsTheSnapshotIfTheStoreIsStillFull) {
   EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
 }
 
+/// A session that restarts from what `choice` says, which is `from`, and then does `act`.
+void go_back(const SessionPlace& place, const RestartChoice& choice, std::optional<uint64_t> from,
+             const std::function<void(Session&, Model&)>& act) {
+  auto session = Session::open(place.options());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  const auto step = session->restart(choice);
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_EQ(*step, from);
+  act(*session, model);
+}
+
 TEST(ASessionAfterAKill, LeavesTheSnapshotBehindWhichItGoesBackIfItEndsWithoutASet) {
   for (const RestartChoice& choice :
        {RestartChoice{.exactly = 1}, RestartChoice{.at_most = 1}, RestartChoice{.at_most = 0}}) {
     const SessionPlace place;
-    die_with_a_snapshot(place);
-    {
-      auto session = Session::open(place.options());
-      ASSERT_TRUE(session.ok()) << session.status().to_string();
-      Model model(0, kCells);
-      ASSERT_TRUE(protect(*session, model).ok());
-      const auto from = session->restart(choice);
-      ASSERT_TRUE(from.ok()) << from.status().to_string();
-      EXPECT_EQ(*from, choice.at_most == 0u ? std::nullopt : std::optional<uint64_t>(1));
-      EXPECT_TRUE(session->finish().ok());
-    }
+    die_with_a_snapshot(place, kCells);
+    const auto from = choice.at_most == 0u ? std::nullopt : std::optional<uint64_t>(1);
+    go_back(place, choice, from, [](Session& session, Model&) { EXPECT_TRUE(session.finish().ok()); });
     EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
     EXPECT_EQ(restarted_step(place), 2u);
     EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{1, 2})) << "it went to the store then";
@@ -720,22 +695,15 @@ TEST(ASessionAfterAKill, LeavesTheSnapshotBehindWhichItGoesBackIfItEndsWithoutAS
 
 TEST(ASessionAfterAKill, TakesTheSnapshotAwayBehindWhichItGoesBackWhenItHasSavedASet) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
-  {
-    auto session = Session::open(place.options());
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    Model model(0, kCells);
-    ASSERT_TRUE(protect(*session, model).ok());
-    ASSERT_EQ(session->restart({.exactly = 1}).value(), 1u);
-    run_to(*session, model, 2, 3);
-  }
+  die_with_a_snapshot(place, kCells);
+  go_back(place, {.exactly = 1}, 1, [](Session& session, Model& model) { run_to(session, model, 2, 3); });
   EXPECT_EQ(place.memory_files(), 0u);
   EXPECT_EQ(restarted_step(place), 3u);
 }
 
 TEST(ASessionAfterAKill, TakesTheSnapshotAwayThatItRejects) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   SwitchedFileSystem files;
   const auto session = open_on(files, make_single_communicator(), place.options());
   Model model(0, kCells);
@@ -751,7 +719,7 @@ TEST(ASessionAfterAKill, TakesTheSnapshotAwayThatItRejects) {
 
 TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   for (const auto& file : std::filesystem::directory_iterator(place.memory)) {
     // It lies in the second one where the first checkpoint was still being saved when it was made.
     const std::string name = file.path().string();
@@ -772,7 +740,7 @@ TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
 
 TEST(ASessionAfterAKill, OfAnotherNumberOfRanksLeavesTheSnapshotAlone) {
   const SessionPlace place;
-  die_with_a_snapshot(place);
+  die_with_a_snapshot(place, kCells);
   run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
     auto session = Session::open(std::move(ranks), place.options());
     Model model(rank, kCells);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+
 #include "cli/command.h"
 #include "cli/text.h"
 #include "store/remarks.h"
@@ -60,7 +63,7 @@ class PruneCommand final : public Command {
       if (steps.empty())
         return Status::not_found("the store has no set of this job", options_.job, "`varve list` shows all sets");
     }
-    for (const std::string& tag : options_.keep.tags) VARVE_TRY(check_is_there(*store, tag));
+    if (!options_.keep.tags.empty()) VARVE_TRY(check_tags_are_there(*store));
     VARVE_ASSIGN(PruneReport report, prune_store(*store, options_, session.begin_progress()));
     session.end_progress();
     print(session, report);
@@ -84,17 +87,21 @@ class PruneCommand final : public Command {
   }
 
   /// Else a mistyped tag would drop all that it was to keep.
-  Status check_is_there(const Store& store, const std::string& tag) const {
+  Status check_tags_are_there(const Store& store) const {
     VARVE_ASSIGN(const std::vector<SetName> names, Catalog(store).sets());
     VARVE_ASSIGN(const auto remarks, Remarks(store).all());
+    std::set<std::string> there;
     for (const SetName& name : names) {
       const auto said = remarks.find(name);
-      if (said != remarks.end() && said->second.tags.contains(tag) &&
-          (options_.job.empty() || name.job == options_.job))
-        return {};
+      if (said != remarks.end() && (options_.job.empty() || name.job == options_.job))
+        there.insert(said->second.tags.begin(), said->second.tags.end());
     }
-    return Status::not_found(options_.job.empty() ? "no set has the tag" : "no set of the job has the tag", tag,
-                             "nothing was dropped; `varve list` shows the tags");
+    for (const std::string& tag : options_.keep.tags) {
+      if (!there.contains(tag))
+        return Status::not_found(options_.job.empty() ? "no set has the tag" : "no set of the job has the tag", tag,
+                                 "nothing was dropped; `varve list` shows the tags");
+    }
+    return {};
   }
 
   void print(Session& session, const PruneReport& report) const {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "core/file_system.h"
+#include "core/posix_file_system.h"
 #include "core/process.h"
 #include "engine/save.h"
 #include "engine/source.h"
@@ -54,8 +54,8 @@ class LeftFolder {
   }
 
   /// `errno`, 0 if it has its other name.
-  int take_away(const std::string& name) const { return rename(folder_, removing_, name.c_str()); }
-  int give_back(const std::string& name) const { return rename(removing_, folder_, name.c_str()); }
+  int take_away(const std::string& name) const { return rename(folder_, removing_, name); }
+  int give_back(const std::string& name) const { return rename(removing_, folder_, name); }
   /// Where files are that have left.
   int removing() const { return removing_.get(); }
   /// Its path as it is now, for people.
@@ -67,14 +67,8 @@ class LeftFolder {
   }
 
  private:
-  /// As FileSystem::rename_no_replace().
-  static int rename(const UniqueFd& from, const UniqueFd& to, const char* name) {
-    if (::renameat2(from.get(), name, to.get(), name, RENAME_NOREPLACE) == 0) return 0;
-    if ((errno == EINVAL || errno == ENOSYS) && ::linkat(from.get(), name, to.get(), name, 0) == 0) {
-      ::unlinkat(from.get(), name, 0);
-      return 0;
-    }
-    return errno;
+  static int rename(const UniqueFd& from, const UniqueFd& to, const std::string& name) {
+    return rename_no_replace_at(from.get(), name.c_str(), to.get(), name.c_str());
   }
 
   UniqueFd folder_, removing_;
