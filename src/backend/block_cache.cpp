@@ -40,11 +40,12 @@ BlockCache::Block BlockCache::find_locked(const Name& name) {
 
 BlockCache::Block BlockCache::add_locked(const Name& name, ByteVector bytes) {
   auto block = std::make_shared<const ByteVector>(std::move(bytes));
-  const auto [at, is_new] = blocks_.try_emplace(name);
+  std::list<Name> used{name};
+  const auto [at, is_new] = blocks_.try_emplace(name, Cached{block, used.begin()});
   if (!is_new) return at->second.block;
+  // Nothing fails from here on: a block in the map is in the list, too.
   bytes_ += block->size();
-  used_.push_front(name);
-  at->second = {block, used_.begin()};
+  used_.splice(used_.begin(), used);
   while (bytes_ > bytes_max_) {
     const auto oldest = blocks_.find(used_.back());
     bytes_ -= oldest->second.block->size();

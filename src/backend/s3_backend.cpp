@@ -357,6 +357,7 @@ Status S3Backend::remove_if_there(const std::string& name) {
     const Status aborted = remove_upload(client_, names_, name);
     return aborted.code() == StatusCode::not_found ? Status() : aborted;
   }
+  if (records_.may_be_made_anew(name)) return records_.remove_noted(name);
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
   return client_.remove(key);
 }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
+
+#include "core/unique_id.h"
 
 namespace varve {
 
@@ -13,6 +16,13 @@ constexpr uint64_t kBucketRecordBytesMax = 64_MiB;
 /// Who commits a record that he wrote longer ago than this begins anew: services take the request for 15 minutes after
 /// that, and it may have to be tried again.
 constexpr int64_t kCommitSecondsMax = 600;
+/// Services take a request for 15 minutes after it was signed, which is before its note is there; more, as their clocks
+/// and ours are not quite the same.
+constexpr int64_t kRemovalSecondsMax = 20 * 60;
+constexpr std::string_view kRemoving = "removing/";
+/// Who has made an object waits so long for the removal of an older one, which takes no time unless a reply was lost.
+constexpr std::chrono::milliseconds kRemovalPause(50);
+constexpr int kRemovalPausesMax = 40;
 /// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
 constexpr std::string_view kTakenAway = "0 taken away\n";
 
@@ -71,11 +81,20 @@ std::optional<std::string> BucketNames::name_of(std::string_view key) {
 
 bool S3Records::is_undecided(const std::string& name) {
   const MutexLock lock(mutex_);
-  const auto since = undecided_.find(name);
-  if (since == undecided_.end()) return false;
-  if (static_cast<double>(client_.server_seconds() - since->second) < late_commit_seconds()) return true;
-  undecided_.erase(since);
-  return false;
+  forget_decided();
+  return undecided_.contains(name);
+}
+
+void S3Records::note_undecided(const std::string& name, int64_t since) {
+  const MutexLock lock(mutex_);
+  forget_decided();
+  undecided_[name] = since;
+}
+
+void S3Records::forget_decided() {
+  const int64_t now = client_.server_seconds();
+  std::erase_if(undecided_,
+                [&](const auto& one) { return static_cast<double>(now - one.second) >= late_commit_seconds(); });
 }
 
 /// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
@@ -108,7 +127,9 @@ class S3Records::Record final : public HeldRecord {
   ~Record() override {
     if (removal_.joinable()) removal_.join();
     const MutexLock lock(records_.mutex_);
-    records_.held_.erase(name_);
+    // A newer one may have the name by now.
+    const auto own = records_.held_.find(name_);
+    if (own != records_.held_.end() && own->second == held_) records_.held_.erase(own);
   }
 
   Status rewrite(ByteSpan contents) override {
@@ -124,6 +145,9 @@ class S3Records::Record final : public HeldRecord {
     const int64_t age_seconds = records_.client_.server_seconds() - held_->written_at;
     if (!held_->rewritten || std::abs(age_seconds) > kCommitSecondsMax)
       return Status::not_found("the record may have been taken away since it was written", name_);
+    const bool may_be_anew = records_.may_be_made_anew(name);
+    // Nobody is to see, and to rely on, what an older removal may take away.
+    if (may_be_anew) VARVE_TRY(records_.outlast_removals(name, key).status());
     VARVE_ASSIGN(const S3Condition condition, records_.condition_of(key, if_exists));
     // Nobody takes the record away until it has said this for late_commit_seconds(), and the request is of no effect 15
     // minutes after it began to, however long this process is stopped in between.
@@ -131,14 +155,16 @@ class S3Records::Record final : public HeldRecord {
     const StatusCode code = published.status.code();
     // Busy: it came too late, or another object is there by now. That, too, says what became of the last try alone.
     const bool refused = code == StatusCode::already_exists || code == StatusCode::busy;
-    if (published.repeated || (!published.status.ok() && !refused)) {
-      const MutexLock undecided_lock(records_.mutex_);
-      records_.undecided_[name_] = held_->written_at;
-    }
+    if (published.repeated || (!published.status.ok() && !refused)) records_.note_undecided(name_, held_->written_at);
     if (code == StatusCode::already_exists && if_exists == IfExists::replace)
       return Status::busy("somebody else has made the object at the same time", name, "do it again");
     if (!published.status.ok() && !refused)
       return published.status.with_context("nobody knows whether " + name + " was published");
+    if (published.status.ok() && may_be_anew) {
+      const Status stays = records_.check_stays(name, key, held_->contents);
+      if (stays.code() == StatusCode::busy) records_.note_undecided(name_, held_->written_at);
+      VARVE_TRY(stays);
+    }
     if (published.status.ok() && !records_.is_undecided(name_)) remove_later();
     return published.status;
   }
@@ -173,11 +199,10 @@ Result<std::unique_ptr<HeldRecord>> S3Records::hold(const std::string& name, Byt
   const int64_t written_at = client_.server_seconds();
   VARVE_ASSIGN(std::string etag, client_.put(key, contents, S3Condition::if_absent()));
   auto held = std::make_shared<Held>(contents, std::move(etag), written_at);
-  {
-    const MutexLock lock(mutex_);
-    held_[name] = held;
-  }
-  return std::unique_ptr<HeldRecord>(std::make_unique<Record>(*this, name, key, std::move(held)));
+  auto record = std::make_unique<Record>(*this, name, key, held);
+  const MutexLock lock(mutex_);
+  held_[name] = std::move(held);
+  return std::unique_ptr<HeldRecord>(std::move(record));
 }
 
 std::shared_ptr<S3Records::Held> S3Records::held(const std::string& name) {
@@ -207,6 +232,75 @@ Status S3Records::remove_unchanged(const std::string& name, ByteSpan contents) {
   if (taken.code() == StatusCode::busy) return {};
   VARVE_TRY(taken);
   return client_.remove(key);
+}
+
+bool S3Records::may_be_made_anew(const std::string& name) const {
+  return name.starts_with(names_.root() + "/sets/") || name.ends_with(".pin");
+}
+
+/// What the keys of all notes of removals of this object begin with.
+std::string S3Records::notes_of(const std::string& key) const {
+  return names_.prefix() + std::string(kRemoving) + key.substr(names_.prefix().size()) + ".";
+}
+
+Status S3Records::remove_noted(const std::string& name) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+  // Of a name that is never used again, so that it does not matter when it is removed.
+  const std::string note = notes_of(key) + id.hex();
+  // Noted before: whoever finds the note old knows that the removal is, however long this process was stopped.
+  const int64_t signed_at = client_.server_seconds();
+  const Status noted = client_.put(note, as_bytes("removal\n"), S3Condition::if_absent()).status();
+  // Where there is no room for it, removals have to make some.
+  if (noted.code() != StatusCode::no_space) VARVE_TRY(noted);
+  const S3Outcome removed = client_.remove_as_of(key, signed_at);
+  if (removed.status.ok() && !removed.repeated) client_.remove(note).ignore("it says nothing more in a while");
+  return removed.status;
+}
+
+Result<bool> S3Records::is_being_removed(const std::string& key) {
+  // All of them, as somebody has to remove the old ones, also those of what is never made anew.
+  VARVE_ASSIGN(const S3Listing notes, client_.list(names_.prefix() + std::string(kRemoving)));
+  const std::string own = notes_of(key);
+  bool any = false;
+  std::vector<std::string> old;
+  for (const S3Object& note : notes.objects) {
+    const int64_t age_seconds = client_.server_seconds() - note.modified_seconds;
+    any = any || (note.key.starts_with(own) && age_seconds < kRemovalSecondsMax);
+    if (static_cast<double>(age_seconds) >= late_commit_seconds()) old.push_back(note.key);
+  }
+  client_.remove_many(old).ignore("who makes the next object does");
+  return any;
+}
+
+/// Waits for the removals of an older object of this name that are on their way; whether there were any. busy: they may
+/// be so still.
+Result<bool> S3Records::outlast_removals(const std::string& name, const std::string& key) {
+  for (int pauses = 0;; ++pauses) {
+    const Result<bool> removing = is_being_removed(key);
+    if (removing.ok() && !*removing) return pauses > 0;
+    if (removing.ok() && pauses < kRemovalPausesMax) {
+      sleep_for(kRemovalPause);
+      continue;
+    }
+    return Status::busy(removing.ok() ? "what had this name before may still be on its way out"
+                                      : "nobody knows whether what had this name before is still on its way out: " +
+                                            removing.status().to_string(),
+                        name, "do it again in 20 minutes");
+  }
+}
+
+/// After an object was made: OK once nothing that was begun before can take it away, and it is there. busy: that is not
+/// known. not_found: it was taken away.
+Status S3Records::check_stays(const std::string& name, const std::string& key, ByteSpan contents) {
+  VARVE_ASSIGN(const bool may_be_gone, outlast_removals(name, key));
+  if (!may_be_gone) return {};
+  const Result<S3Contents> there = client_.read_all(key, kBucketRecordBytesMax);
+  if (there.ok() && as_text(there->bytes) == as_text(contents)) return {};
+  if (there.ok() || there.status().code() == StatusCode::not_found)
+    return Status::not_found("it was removed as soon as it was there", name);
+  return Status::busy("nobody knows whether it is there: " + there.status().to_string(), name,
+                      "do it again in 20 minutes");
 }
 
 Result<int64_t> S3Records::now() {

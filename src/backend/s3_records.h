@@ -33,6 +33,10 @@ class BucketNames {
 /// was not looked at; the request is signed as of a moment at which the record did not yet say what is to be committed,
 /// and no service takes it later than 15 minutes after that. So others may remove a record that says so when it has
 /// said the same for late_commit_seconds(), and not before.
+///
+/// Services remove without conditions. So who removes what may be made anew under its name says so before, by a note in
+/// `removing/` that stays as long as the request may yet take effect; and who makes such an object looks for notes
+/// before that and afterwards (COMMIT.md, "In a bucket").
 class S3Records final : public Records {
  public:
   /// `client` and `names` outlive it.
@@ -45,6 +49,11 @@ class S3Records final : public Records {
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;
   double late_commit_seconds() const override { return 3600; }
   Result<int64_t> now() override;
+
+  /// Whether `name` may be made anew once it was removed: a set, or its pin.
+  bool may_be_made_anew(const std::string& name) const;
+  /// Removes such an object; OK if there is none.
+  Status remove_noted(const std::string& name);
 
   /// Whether this record may become an object yet, whatever become() has said: what it needs must stay.
   bool is_undecided(const std::string& name);
@@ -67,8 +76,17 @@ class S3Records final : public Records {
   class Record;
   std::shared_ptr<Held> held(const std::string& name);
   Status write(Held& held, const std::string& name, ByteSpan contents) VARVE_REQUIRES(held.mutex);
+  void note_undecided(const std::string& name, int64_t since);
+  /// Those that are so no more.
+  void forget_decided() VARVE_REQUIRES(mutex_);
   /// What must be so for an object to be made, or to be replaced by another.
   Result<S3Condition> condition_of(const std::string& key, IfExists if_exists);
+  std::string notes_of(const std::string& key) const;
+  /// Whether a removal that was begun before may yet take away what has the name. Removes notes, also those of other
+  /// names, that say nothing more.
+  Result<bool> is_being_removed(const std::string& key);
+  Result<bool> outlast_removals(const std::string& name, const std::string& key);
+  Status check_stays(const std::string& name, const std::string& key, ByteSpan contents);
 
   S3Client& client_;
   const BucketNames& names_;

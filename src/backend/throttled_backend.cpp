@@ -5,8 +5,17 @@
 
 namespace varve {
 
-BandwidthLimit::BandwidthLimit(double bytes_per_second, Clock& clock, double burst_seconds)
-    : bytes_per_second_(bytes_per_second), burst_seconds_(burst_seconds), clock_(clock), paid_until_(clock.seconds()) {}
+namespace {
+constexpr double kSleepSecondsMax = 0.5;  // between two looks at whether to end
+}
+
+BandwidthLimit::BandwidthLimit(double bytes_per_second, Clock& clock, std::function<bool()> is_to_end,
+                               double burst_seconds)
+    : bytes_per_second_(bytes_per_second),
+      burst_seconds_(burst_seconds),
+      is_to_end_(std::move(is_to_end)),
+      clock_(clock),
+      paid_until_(clock.seconds()) {}
 
 void BandwidthLimit::take(uint64_t bytes) {
   double wait_seconds = 0;
@@ -16,7 +25,11 @@ void BandwidthLimit::take(uint64_t bytes) {
     paid_until_ = std::max(paid_until_, now - burst_seconds_) + static_cast<double>(bytes) / bytes_per_second_;
     wait_seconds = paid_until_ - now;
   }
-  clock_.sleep(wait_seconds);
+  while (wait_seconds > 0 && !(is_to_end_ && is_to_end_())) {
+    const double sleep_seconds = is_to_end_ ? std::min(wait_seconds, kSleepSecondsMax) : wait_seconds;
+    clock_.sleep(sleep_seconds);
+    wait_seconds -= sleep_seconds;
+  }
 }
 
 namespace {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backend/backend.h"
 #include "core/clock.h"
@@ -14,8 +16,10 @@ namespace varve {
 class BandwidthLimit {
  public:
   /// `bytes_per_second` above 0. What was not used is kept for `burst_seconds`, so that a thread that sleeps a little
-  /// too long loses nothing.
-  BandwidthLimit(double bytes_per_second, Clock& clock, double burst_seconds = 0.01);
+  /// too long loses nothing. Once `is_to_end` says so, nobody waits any more: however little passes in a second,
+  /// whoever takes some can be stopped.
+  BandwidthLimit(double bytes_per_second, Clock& clock, std::function<bool()> is_to_end = {},
+                 double burst_seconds = 0.01);
   /// Returns when `bytes` more may pass.
   void take(uint64_t bytes);
   double bytes_per_second() const { return bytes_per_second_; }
@@ -23,6 +27,7 @@ class BandwidthLimit {
  private:
   const double bytes_per_second_;
   const double burst_seconds_;
+  const std::function<bool()> is_to_end_;
   Clock& clock_;
   Mutex mutex_;                                       ///< not held while sleeping
   double paid_until_ VARVE_GUARDED_BY(mutex_) = 0.0;  ///< when the rate allows all that was taken so far
@@ -32,9 +37,10 @@ class BandwidthLimit {
 /// together: reading, records and names are not slowed. The objects that it puts are gone before it is. Thread-safe.
 class ThrottledBackend final : public Backend {
  public:
-  /// `write_bytes_per_second` above 0. `inner` and `clock` outlive it.
-  ThrottledBackend(Backend& inner, double write_bytes_per_second, Clock& clock = steady_clock())
-      : inner_(inner), limit_(write_bytes_per_second, clock) {}
+  /// `write_bytes_per_second` above 0, `is_to_end` as BandwidthLimit's. `inner` and `clock` outlive it.
+  ThrottledBackend(Backend& inner, double write_bytes_per_second, Clock& clock = steady_clock(),
+                   std::function<bool()> is_to_end = {})
+      : inner_(inner), limit_(write_bytes_per_second, clock, std::move(is_to_end)) {}
 
   Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) override;
 

@@ -67,6 +67,15 @@ TEST_F(ThrottledWrites, CountTheTimeThatTheProgramTookAnyway) {
   EXPECT_NEAR(clock_.seconds(), 0.2, 0.011);
 }
 
+TEST_F(ThrottledWrites, AreSoonOverOnceTheyAreToEndHoweverLittleMayPass) {
+  int looks = 0;
+  ThrottledBackend slow(folder_, 1e-300, clock_, [&] { return ++looks > 3; });
+  auto file = slow.put("/a").value();
+  ASSERT_TRUE(file->write_at(0, bytes(1000)).ok());
+  ASSERT_TRUE(file->write_at(0, bytes(1000)).ok());
+  EXPECT_LT(clock_.seconds(), 10);
+}
+
 TEST_F(ThrottledWrites, ReadAtFullSpeed) {
   {
     auto object = create("a");

@@ -102,8 +102,10 @@ std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Eff
     return chains;
   }
   if (type.kind == ElementKind::text) return chains;
-  for (size_t bytes : {size_t{4}, size_t{8}}) chains.push_back(filtered({filter(CodecNumber::shuffle, bytes)}));
-  chains.push_back(filtered({filter(CodecNumber::delta, 8)}, 3));
+  if (!seems_text(raw)) {
+    for (size_t bytes : {size_t{4}, size_t{8}}) chains.push_back(filtered({filter(CodecNumber::shuffle, bytes)}));
+    chains.push_back(filtered({filter(CodecNumber::delta, 8)}, 3));
+  }
   const size_t record_bytes = type.bytes > 1 && type.bytes <= 512 ? type.bytes : find_record_bytes(raw);
   if (record_bytes > 1 && record_bytes != 4 && record_bytes != 8) {
     const CodecChain::Stage shuffle = filter(CodecNumber::shuffle, record_bytes);

@@ -38,6 +38,9 @@ constexpr double kZstdAdvantage = 1.5;
 /// many.
 constexpr double kFinalistSlack = 1.02;
 constexpr size_t kFinalistsMax = 2;
+/// fpzip learns as it codes, and predicts from whole planes: a sample ends before either has helped, and shows it as
+/// larger than it comes out. Within this it is run on the whole pack, until it was for nothing.
+constexpr double kLearnerSlack = 1.25;
 /// A larger pack was made for what its bytes repeat from far away (or the user made it).
 constexpr size_t kWidePackBytesMin = 2_MiB;
 /// With effort best, what comes again has to be so much of the bytes for the slowest coder to look for it.
@@ -47,9 +50,15 @@ constexpr double kSearchedGain = 0.97;
 constexpr size_t kSearchedSampleBytes = 64_KiB;
 /// Less of a pack than a fourth is not worth the time that it takes to make deflated streams again.
 constexpr uint64_t kDeflatedShareMin = 4;
+/// Bytes that repeat each other this often, as those around the variables of many ranks' files do, take less than the
+/// list of their chunks: no trial gains what it costs. Pieces that shrink so much less show that they may.
+constexpr size_t kRepeatedRatio = 256, kRepeatedPieceRatio = 4;
+constexpr size_t kRepeatedPieces = 3, kRepeatedPieceBytes = 16_KiB;
 /// Beyond these ratios the thorough coders have little left to search through and are fast.
 constexpr double kThoroughZstdRatio = 4;
 constexpr double kLzmaRatio = 8;
+/// Of what several variables' prediction has left, of which there is much in few packs.
+constexpr int kAcrossZstdLevel = 6;
 
 double ratio_of(const EncodedBytes& encoded, ByteSpan raw) {
   return static_cast<double>(raw.size()) / static_cast<double>(size_of(encoded));
@@ -108,6 +117,7 @@ class AutomaticEncoder final : public Encoder {
     if (of_deflated_ != nullptr) of_deflated_->begin_set();
     const MutexLock lock(mutex_);
     packs_without_guess_ = packs_without_deflated_ = 0;
+    learned_in_vain_ = false;
     if (!choice_) return;
     if (choice_->candidate.chain.stages().empty() || --choice_->sets_left == 0) choice_.reset();
   }
@@ -231,6 +241,8 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(std::optional<EncodedBytes> repeated, encode_if_repeated(raw, shape));
+    if (repeated) return *std::move(repeated);
     const std::optional<NumberGuess> guess = guess_of(raw, shape);
     if (const std::optional<Candidate> choice = remembered(shape.type, guess))
       return encode_if_worth(*choice, raw, shape);
@@ -248,6 +260,21 @@ class AutomaticEncoder final : public Encoder {
     }
     remember(shape.type, candidate);
     return encoded;
+  }
+
+  /// By the fastest chain, bytes of unknown meaning of which that leaves next to nothing.
+  static Result<std::optional<EncodedBytes>> encode_if_repeated(ByteSpan raw, const PackShape& shape) {
+    using Maybe = std::optional<EncodedBytes>;
+    if (shape.type.numeric() || raw.size() < 2 * kRepeatedPieces * kRepeatedPieceBytes) return Maybe();
+    const CodecChain& chain = default_chain(shape.type);
+    for (size_t i = 0; i < kRepeatedPieces; ++i) {
+      const ByteSpan piece = raw.subspan((2 * i + 1) * raw.size() / (2 * kRepeatedPieces), kRepeatedPieceBytes);
+      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, piece, {{}, {{piece.size(), {}, false}}}));
+      if (kRepeatedPieceRatio * size_of(encoded) > piece.size()) return Maybe();
+    }
+    VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
+    if (kRepeatedRatio * size_of(encoded) > raw.size()) return Maybe();
+    return Maybe(std::move(encoded));
   }
 
   static Result<Candidate> balanced_candidate(ByteSpan raw, const PackShape& shape,
@@ -310,7 +337,7 @@ class AutomaticEncoder final : public Encoder {
 
   /// What bytes of unknown meaning seem to be.
   std::optional<NumberGuess> guess_of(ByteSpan raw, const PackShape& shape) {
-    if (shape.type.numeric() || shape.type.kind == ElementKind::text) return std::nullopt;
+    if (shape.type.numeric() || shape.type.kind == ElementKind::text || seems_text(raw)) return std::nullopt;
     std::optional<NumberGuess> last;
     {
       const MutexLock lock(mutex_);
@@ -342,25 +369,51 @@ class AutomaticEncoder final : public Encoder {
     choice_ = Choice{type, candidate, packs - 1};
   }
 
-  Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, guess_of(raw, shape)));
-    const double limit = static_cast<double>(trial.outcomes.front().bytes) * kFinalistSlack;
-    std::optional<Smallest> smallest;
+  static bool learns_as_it_codes(const Candidate& candidate) {
+    const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
+    return !stages.empty() && stages.back().codec->number() == CodecNumber::fpzip;
+  }
+
+  /// What of a trial is run on the whole pack. The default always is: a sample is only a sample, and nothing should
+  /// come out larger than without a trial. So is the best that takes the pack as what it is.
+  static std::vector<Candidate> finalists(const Trial& trial, double learner_slack) {
+    const auto smallest_bytes = static_cast<double>(trial.outcomes.front().bytes);
+    std::vector<Candidate> finalists;
     bool was_plain = false;
     for (size_t i = 0; i < trial.outcomes.size(); ++i) {
-      const Trial::Outcome& outcome = trial.outcomes[i];
-      const bool plain = !outcome.candidate.as && !outcome.candidate.straight;
-      // The default is always tried in full: a sample is only a sample, and nothing should come out larger than without
-      // a trial. So is the best that takes the pack as what it is.
-      const bool finalist = i < kFinalistsMax && static_cast<double>(outcome.bytes) <= limit;
+      const auto& [candidate, bytes] = trial.outcomes[i];
+      const bool plain = !candidate.as && !candidate.straight;
       const bool best_plain = plain && !was_plain;
       was_plain = was_plain || plain;
-      if (!finalist && !best_plain && i != trial.default_index) continue;
-      VARVE_ASSIGN(EncodedBytes encoded, encode_candidate(outcome.candidate, raw, shape));
-      if (smallest && size_of(smallest->encoded) <= size_of(encoded)) continue;
-      smallest = Smallest{outcome.candidate, std::move(encoded)};
+      const double times = static_cast<double>(bytes) / smallest_bytes;
+      const bool among_best = i < kFinalistsMax && times <= kFinalistSlack;
+      const bool may_learn = times <= learner_slack && learns_as_it_codes(candidate);
+      if (among_best || best_plain || may_learn || i == trial.default_index) finalists.push_back(candidate);
     }
-    return encode_thoroughly(*smallest, raw, shape);
+    return finalists;
+  }
+
+  Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, guess_of(raw, shape)));
+    double learner_slack = kLearnerSlack;
+    {
+      const MutexLock lock(mutex_);
+      if (learned_in_vain_) learner_slack = kFinalistSlack;
+    }
+    std::optional<Smallest> learned, usual;
+    for (const Candidate& candidate : finalists(trial, learner_slack)) {
+      VARVE_ASSIGN(EncodedBytes encoded, encode_candidate(candidate, raw, shape));
+      std::optional<Smallest>& smallest = learns_as_it_codes(candidate) ? learned : usual;
+      if (smallest && size_of(smallest->encoded) <= size_of(encoded)) continue;
+      smallest = Smallest{candidate, std::move(encoded)};
+    }
+    // The default is among them, and does not learn.
+    VARVE_ASSIGN(EncodedBytes thorough, encode_thoroughly(*usual, raw, shape));
+    if (!learned) return thorough;
+    const bool in_vain = size_of(thorough) <= size_of(learned->encoded);
+    const MutexLock lock(mutex_);
+    learned_in_vain_ = in_vain;
+    return in_vain ? std::move(thorough) : std::move(learned->encoded);
   }
 
   /// Whether the coder that finds the shortest matches, and learns what is where in a number, may find more than
@@ -368,7 +421,8 @@ class AutomaticEncoder final : public Encoder {
   static Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
     const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
     const auto is_text = [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::columns; };
-    if (raw.size() > kWidePackBytesMin) return true;
+    // What was laid together for what it predicts is no wider for what it repeats.
+    if (raw.size() > kWidePackBytesMin && shape.parts.empty()) return true;
     if (stages.empty() || std::any_of(stages.begin(), stages.end(), is_text)) return false;
     Repeats repeats(shape.type.bytes, kShortWindowBytes, raw.size());
     repeats.add(raw);
@@ -393,7 +447,9 @@ class AutomaticEncoder final : public Encoder {
     if (!ends_in_zstd) return std::move(smallest.encoded);
     const double ratio = ratio_of(smallest.encoded, raw);
     std::optional<CodecChain> harder;
-    if (ratio >= kLzmaRatio) {
+    if (!shape.parts.empty()) {
+      harder = with_coder(chain, CodecNumber::zstd, kAcrossZstdLevel);
+    } else if (ratio >= kLzmaRatio) {
       harder = with_coder(chain, CodecNumber::lzma, 2);
     } else if (ratio >= kThoroughZstdRatio || !(shape.type.numeric() || as)) {
       harder = with_coder(chain, CodecNumber::zstd, 9);
@@ -408,6 +464,7 @@ class AutomaticEncoder final : public Encoder {
   Mutex mutex_;
   std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);
   std::optional<NumberGuess> guess_ VARVE_GUARDED_BY(mutex_);
+  bool learned_in_vain_ VARVE_GUARDED_BY(mutex_) = false;      ///< a chain that learns as it codes, the last time
   unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
   unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
   unsigned futile_deflated_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_deflated_ VARVE_GUARDED_BY(mutex_) = 0;

@@ -1,10 +1,14 @@
 #include "codec/chooser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <thread>
 
 #include "codec/kept_encoders.h"
+#include "codec/numbers.h"
 #include "codec/test_packs.h"
 
 namespace varve {
@@ -23,6 +27,31 @@ void expect_round_trip(Encoder& encoder, const Pack& pack) {
   const Status status = decode_chain(encoded->recipe, encoded->body, decoded);
   ASSERT_TRUE(status.ok()) << status.to_string();
   ASSERT_EQ(decoded, pack.raw);
+}
+
+/// A flow's velocity in a box of 45 × 45 × 45 cells: waves of all lengths, the shorter the weaker.
+Pack velocity_pack(double slope) {
+  const ElementType type{ElementKind::floating, ByteOrder::big, 4};
+  constexpr uint64_t edge = 45, cells = edge * edge * edge;
+  Pack pack{.shape = {type, {test::run_of(cells, {edge, edge, edge})}}, .raw = ByteVector(cells * 4)};
+  Random random(3);
+  std::uniform_real_distribution<double> uniform(0, 6.28);
+  std::vector<std::array<double, 5>> waves;
+  for (int length = 1; length <= 20; ++length) {
+    for (int i = 0; i < 3; ++i) {
+      waves.push_back({std::cos(uniform(random)) * length / 7, std::cos(uniform(random)) * length / 7,
+                       std::cos(uniform(random)) * length / 7, uniform(random), std::pow(length, -slope)});
+    }
+  }
+  for (uint64_t i = 0; i < cells; ++i) {
+    double value = 0;
+    for (const auto& [x, y, z, phase, height] : waves) {
+      const auto at = [&](uint64_t stride) { return static_cast<double>(i / stride % edge); };
+      value += height * std::sin(x * at(1) + y * at(edge) + z * at(edge * edge) + phase);
+    }
+    test::put_number(pack.raw.data() + i * 4, type, value);
+  }
+  return pack;
 }
 
 /// Fields of 50 × 50 floats that become less smooth with `noise`.
@@ -72,6 +101,13 @@ TEST(Chooser, MoreEffortNeverCostsMuchSpace) {
   }
 }
 
+TEST(Chooser, BestIsNoLargerThanACoderThatASampleIsTooShortFor) {
+  for (const double slope : {1.0, 2.0, 3.0}) {
+    const Pack pack = velocity_pack(slope);
+    EXPECT_LE(encoded_bytes("best", pack), encoded_bytes("fpzip", pack)) << slope;
+  }
+}
+
 TEST(Chooser, AConstantPackCostsAlmostNothing) {
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
   Pack pack{.shape = {type, {test::run_of(1 << 17)}}, .raw = {}};
@@ -108,6 +144,59 @@ TEST(Chooser, FindsRecordsInBytesOfUnknownLayout) {
   EXPECT_EQ(find_record_bytes(test::random_bytes(100'000, random)), 0u);
   EXPECT_EQ(find_record_bytes(ByteVector(100'000)), 0u);
   EXPECT_EQ(find_record_bytes(ByteVector(10)), 0u);
+}
+
+TEST(Chooser, BytesThatRepeatEachOtherTakeTheFastestChainWithoutATrial) {
+  Random random(7);
+  const auto repeating = [](ByteSpan period) {
+    Pack pack{.shape = {{}, {test::run_of(512 << 10)}}, .raw = {}};
+    while (pack.raw.size() < 512 << 10) pack.raw.insert(pack.raw.end(), period.begin(), period.end());
+    pack.raw.resize(512 << 10);
+    return pack;
+  };
+  const Pack skeletons = repeating(test::random_bytes(1000, random));
+  const EncodedBytes encoded = *make_encoder(*CodecPolicy::parse("balanced"))->encode(skeletons.raw, skeletons.shape);
+  EXPECT_EQ(encoded.body, encode_chain(*CodecChain::parse("zstd:1"), skeletons.raw, skeletons.shape)->body);
+  EXPECT_LT(size_of(encoded), skeletons.raw.size() / 256);
+  expect_round_trip(*make_encoder(*CodecPolicy::parse("balanced")), skeletons);
+  // What does not repeat as often is tried as before: numbers in it are found.
+  Pack numbers{.shape = {{}, {test::run_of(512 << 10)}}, .raw = ByteVector(512 << 10)};
+  for (uint32_t i = 0; i < numbers.raw.size() / 4; ++i) store_le(numbers.raw.data() + 4 * size_t{i}, 1'000'003 * i);
+  EXPECT_NE(*recipe_name(make_encoder(*CodecPolicy::parse("balanced"))->encode(numbers.raw, numbers.shape)->recipe),
+            "zstd");
+}
+
+TEST(Chooser, TextIsTextAtAllPlacesThatAreLookedAt) {
+  ByteVector text(100'000, std::byte{'x'});
+  for (size_t i = 0; i < text.size(); i += 7) text[i] = std::byte{'\n'};
+  EXPECT_TRUE(seems_text(text));
+  EXPECT_TRUE(seems_text({}));
+  EXPECT_TRUE(seems_text(ByteSpan(text).first(3)));
+  text[100'000 / 16 * 15 + 17] = std::byte{0};
+  EXPECT_FALSE(seems_text(text));
+  Random random(8);
+  EXPECT_FALSE(seems_text(test::random_bytes(100'000, random)));
+}
+
+// Lines of one length, of which some columns hardly change.
+TEST(Chooser, TextOfRecordsIsStillTriedAsRecords) {
+  Random random(9);
+  ByteVector raw;
+  for (int line = 0; line < 5'000; ++line) {
+    const std::string text = fmt::format("ATOM {:c}{:c} {:c} end\n", 'A' + static_cast<int>(random() % 26),
+                                         'a' + static_cast<int>(random() % 26), 'A' + static_cast<int>(random() % 4));
+    const ByteSpan bytes = as_bytes(text);
+    raw.insert(raw.end(), bytes.begin(), bytes.end());
+  }
+  const size_t record = find_record_bytes(raw);
+  ASSERT_GT(record, 8u);
+  const PackShape shape{{}, {test::run_of(raw.size())}};
+  const std::vector<CodecChain> chains = candidate_chains(raw, shape, Effort::balanced);
+  EXPECT_TRUE(std::any_of(chains.begin(), chains.end(), [&](const CodecChain& chain) {
+    return chain.name() == fmt::format("shuffle:{}+zstd:1", record);
+  }));
+  EXPECT_TRUE(std::none_of(chains.begin(), chains.end(),
+                           [](const CodecChain& chain) { return chain.name() == "shuffle:8+zstd:1"; }));
 }
 
 TEST(Chooser, ASampleIsASmallerPackOfTheSameShape) {

@@ -243,7 +243,19 @@ void guess_dims(ByteSpan raw, NumberGuess& guess) {
 }  // namespace
 
 PackShape NumberGuess::shape_of(uint64_t raw_bytes) const {
-  return {.type = type, .runs = {{raw_bytes / type.bytes, dims, false}}};
+  const uint64_t elements = raw_bytes / type.bytes;
+  if (dims.empty()) return {.type = type, .runs = {{elements, {}, false}}};
+  // As many planes, or rows, as there are; what is left is a part of one.
+  uint64_t plane = 1;
+  for (size_t i = 0; i + 1 < dims.size(); ++i) plane *= dims[i];
+  const uint64_t planes = elements / plane;
+  PackShape shape{.type = type, .runs = {}};
+  if (planes > 0) {
+    shape.runs.push_back({planes * plane, dims, true});
+    shape.runs.back().dims.back() = planes;
+  }
+  if (const uint64_t left = elements - planes * plane; left > 0) shape.runs.push_back({left, dims, false});
+  return shape;
 }
 
 double cost_as(ByteSpan raw, const NumberGuess& guess) {

@@ -147,4 +147,18 @@ Result<std::vector<NumberRun>> read_runs(ByteReader& reader, uint64_t elements) 
   return runs;
 }
 
+bool seems_text(ByteSpan bytes) {
+  constexpr size_t places = 16, place_bytes = 256;
+  const auto is_text = [](std::byte byte) {
+    const auto character = static_cast<unsigned char>(byte);
+    return character <= 0x7e && (character >= 0x20 || character == '\n' || character == '\t' || character == '\r');
+  };
+  const size_t gap = bytes.size() / places;
+  for (size_t place = 0; place < places; ++place) {
+    const ByteSpan looked_at = bytes.subspan(place * gap, std::min(gap, place_bytes));
+    if (!std::all_of(looked_at.begin(), looked_at.end(), is_text)) return false;
+  }
+  return true;
+}
+
 }  // namespace varve

@@ -47,4 +47,7 @@ Result<std::vector<NumberRun>> read_runs(ByteReader& reader, uint64_t elements);
 /// end, or 0. As fast as memory where they do, immediate where they do not.
 size_t find_period(ByteSpan bytes, const ElementType& type);
 
+/// Whether `bytes` are text at all places that are looked at, so that nothing in them is a number of several bytes.
+bool seems_text(ByteSpan bytes);
+
 }  // namespace varve

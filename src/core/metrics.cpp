@@ -67,19 +67,26 @@ Metrics& Metrics::begin(Type type, std::string_view name, std::string_view help)
   return *this;
 }
 
+Metrics::Labels Metrics::with_common(const Labels& labels) const {
+  Labels all = common_;
+  all.insert(all.end(), labels.begin(), labels.end());
+  return all;
+}
+
 Metrics& Metrics::counter(std::string_view name, std::string_view help) { return begin(Type::counter, name, help); }
 Metrics& Metrics::gauge(std::string_view name, std::string_view help) { return begin(Type::gauge, name, help); }
 Metrics& Metrics::histogram(std::string_view name, std::string_view help) { return begin(Type::histogram, name, help); }
 
 Metrics& Metrics::sample(double value, const Labels& labels) {
   Family& family = families_.back();
-  family.samples.push_back({family.type == Type::counter ? "_total" : "", labels_text(labels), value});
+  family.samples.push_back({family.type == Type::counter ? "_total" : "", labels_text(with_common(labels)), value});
   return *this;
 }
 
 Metrics& Metrics::spread(const std::vector<double>& bounds, const std::vector<uint64_t>& counts, double sum,
-                         const Labels& labels) {
+                         const Labels& own_labels) {
   Family& family = families_.back();
+  const Labels labels = with_common(own_labels);
   uint64_t count = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     count += counts[i];

@@ -20,6 +20,13 @@ class Metrics {
  public:
   using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
+  /// All samples have these labels before their own, so that what several processes tell goes together.
+  static Metrics with(Labels common) {
+    Metrics metrics;
+    metrics.common_ = std::move(common);
+    return metrics;
+  }
+
   /// What only grows while a process lives.
   Metrics& counter(std::string_view name, std::string_view help);
   /// What goes up and down.
@@ -50,7 +57,9 @@ class Metrics {
     std::vector<Sample> samples;
   };
   Metrics& begin(Type type, std::string_view name, std::string_view help);
+  Labels with_common(const Labels& labels) const;
 
+  Labels common_;
   std::vector<Family> families_;
 };
 

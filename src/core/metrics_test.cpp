@@ -49,6 +49,16 @@ TEST(MetricsText, IsAsOpenMetricsSays) {
                 kQueueAndRequests + "# EOF\n");
 }
 
+TEST(MetricsText, HasCommonLabelsBeforeEachSamplesOwn) {
+  Metrics metrics = Metrics::with({{"job", "heat"}});
+  metrics.gauge("x", "X.").sample(1).sample(2, {{"level", "far"}});
+  metrics.histogram("y", "Y.").spread({}, {3}, 4);
+  EXPECT_EQ(metrics.text(MetricsFormat::prometheus),
+            "# HELP x X.\n# TYPE x gauge\nx{job=\"heat\"} 1\nx{job=\"heat\",level=\"far\"} 2\n"
+            "# HELP y Y.\n# TYPE y histogram\ny_bucket{job=\"heat\",le=\"+Inf\"} 3\ny_sum{job=\"heat\"} 4\n"
+            "y_count{job=\"heat\"} 3\n");
+}
+
 TEST(MetricsText, IsUtf8WhateverNamesAre) {
   Metrics metrics;
   metrics.gauge("x", "X.").sample(1, {{"job", "caf\xe9 caf\xc3\xa9 \xe2\x82"}});

@@ -76,6 +76,60 @@ TEST(RankOfAFile, IsNoPlaceInAnArray) {
             (Ranks{0, 0, 1, 1, 1}));
 }
 
+/// Files `stem` + number, so many from `first` on and each `apart` from the next.
+std::vector<SourceFile> numbered(const std::string& stem, size_t count, uint64_t bytes, size_t first = 0,
+                                 size_t apart = 1) {
+  std::vector<SourceFile> files(count);
+  for (size_t i = 0; i < count; ++i) {
+    files[i].path = stem + std::to_string(first + i * apart);
+    files[i].bytes = bytes;
+  }
+  return files;
+}
+std::vector<SourceFile> operator+(std::vector<SourceFile> files, const std::vector<SourceFile>& more) {
+  files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+/// How many ranks the files get.
+size_t rank_count(std::vector<SourceFile> files) {
+  EXPECT_TRUE(assign_ranks(files, "").ok());
+  std::set<int64_t> ranks;
+  for (const SourceFile& file : files) ranks.insert(file.rank);
+  ranks.erase(-1);
+  return ranks.size();
+}
+
+TEST(RankOfAFile, IsNoneWhereVeryManyWouldHaveLittleDataEach) {
+  EXPECT_EQ(rank_count(numbered("part", 20'000, 1000)), 0u);
+  EXPECT_EQ(rank_count(numbered("part", 999, 1000)), 999u) << "so many may have little";
+  EXPECT_EQ(rank_count(numbered("part", 20'000, 16_KiB)), 20'000u);
+  EXPECT_EQ(rank_count(numbered("cpu", 20'000, 1000)), 20'000u) << "a word says so";
+  EXPECT_EQ(rank_count(numbered("data.", 4096, 1_MiB) + numbered("facts.", 4096, 100)), 4096u)
+      << "small files beside large ones of the same ranks";
+  EXPECT_EQ(rank_count(numbered("cpu", 4096, 1000) + numbered("facts.", 4096, 100)), 4096u)
+      << "they are the ranks that a word tells";
+  std::vector<SourceFile> files = numbered("part", 2000, 1000);
+  ASSERT_TRUE(assign_ranks(files, "", 2000).ok());
+  EXPECT_EQ(files.back().rank, 1999) << "somebody says so";
+  EXPECT_EQ(rank_count(numbered("out.", 16, 1_GiB) + numbered("frame", 20'000, 1000)), 16u);
+}
+
+TEST(RankOfAFile, IsNoneOfVeryManyNumbersOfWhichMostAreLacking) {
+  EXPECT_EQ(rank_count(numbered("dump.", 2000, 1_MiB, 0, 100)), 0u);
+  EXPECT_EQ(rank_count(numbered("dump.", 2000, 1_MiB, 1)), 2000u);
+}
+
+TEST(RankOfAFile, IsSaidToBeDoubtedWhereItIsNoneForWantOfData) {
+  for (const auto& [bytes, doubted] : {std::pair{uint64_t{1000}, 20'000u}, std::pair{uint64_t{1_MiB}, 0u}}) {
+    std::vector<SourceFile> files = numbered("part", 20'000, bytes);
+    ASSERT_TRUE(assign_ranks(files, "").ok());
+    EXPECT_EQ(count_doubted_ranks(files), doubted);
+  }
+  std::vector<SourceFile> others(20'000);
+  for (size_t i = 0; i < others.size(); ++i) others[i].path = std::string(1 + i % 100, 'x') + std::string(i / 100, 'y');
+  EXPECT_EQ(count_doubted_ranks(others), 0u);
+}
+
 TEST(GroupsOfFiles, AreFewerWhereFilesAreSmall) {
   std::vector<SourceFile> files(1000);
   for (size_t i = 0; i < files.size(); ++i) {

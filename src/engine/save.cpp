@@ -90,6 +90,10 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
   }
   return save_groups(store, sources, name, options, progress, publish);
 }
+
+uint64_t doubted_in(const std::vector<SourceFile>& files, const SaveOptions& options) {
+  return options.ranks.rank_regex.empty() ? count_doubted_ranks(files) : 0;
+}
 }  // namespace
 
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
@@ -99,11 +103,15 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   VARVE_ASSIGN(const NamedSource source, look_at_source(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source, options, progress));
-  return save_new(store, source.folder, std::move(files), name, options, layouts, progress,
-                  [&](WriterLease& lease, const SetRecord& record) -> Status {
-                    VARVE_TRY(check_unchanged(source.folder, source.self));
-                    return lease.commit(record);
-                  });
+  const uint64_t doubted_ranks = doubted_in(files, options);
+  const auto commit = [&](WriterLease& lease, const SetRecord& record) -> Status {
+    VARVE_TRY(check_unchanged(source.folder, source.self));
+    return lease.commit(record);
+  };
+  VARVE_ASSIGN(SaveReport report,
+               save_new(store, source.folder, std::move(files), name, options, layouts, progress, commit));
+  report.doubted_ranks = doubted_ranks;
+  return report;
 }
 
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
@@ -521,6 +529,7 @@ class TogetherSaver {
     VARVE_ASSIGN(source_, look_at_source(named_));
     plan_.folder = source_.folder;
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source_, options_, progress_));
+    doubted_ranks_ = doubted_in(files, options_);
     plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
   }
@@ -583,13 +592,15 @@ class TogetherSaver {
   Result<SaveReport> gather_report() {
     ByteVector mine;
     ByteWriter w(mine);
-    for (uint64_t number : {report_.variable_count, report_.pattern_bytes, report_.known_bytes}) w.varint(number);
+    for (uint64_t number : {report_.variable_count, report_.pattern_bytes, report_.known_bytes, doubted_ranks_})
+      w.varint(number);
     VARVE_ASSIGN(const auto all, ranks_.all_gather(mine));
     SaveReport report;
     report.record = report_.record;
     for (const std::vector<std::byte>& of_one : all) {
       ByteReader reader(of_one);
-      for (uint64_t* sum : {&report.variable_count, &report.pattern_bytes, &report.known_bytes}) {
+      for (uint64_t* sum :
+           {&report.variable_count, &report.pattern_bytes, &report.known_bytes, &report.doubted_ranks}) {
         VARVE_ASSIGN(const uint64_t number, reader.varint());
         *sum += number;
       }
@@ -608,7 +619,8 @@ class TogetherSaver {
   std::deque<FolderSource> folders_;
   std::vector<Source*> sources_;
   PartName part_;
-  SaveReport report_;  ///< of this process, until it is gathered
+  SaveReport report_;           ///< of this process, until it is gathered
+  uint64_t doubted_ranks_ = 0;  ///< of the first process
 };
 }  // namespace
 

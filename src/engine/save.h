@@ -91,6 +91,7 @@ struct SaveReport {
   uint64_t variable_count = 0;
   uint64_t pattern_bytes = 0;  ///< holes and constant chunks
   uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
+  uint64_t doubted_ranks = 0;  ///< of save_folder() and save_folder_together(): count_doubted_ranks()
 };
 
 /// A note of this name lies in a folder while the files of that set leave it, as they are saved: what is left is not

@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/bytes.h"
 #include "core/file_system.h"
 
 namespace varve {
@@ -184,19 +185,27 @@ size_t rank_word_before(std::string_view path, const Number& number) {
   return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
+/// So many ranks, and more, are not believed on the strength of numbers alone.
+constexpr size_t kManyRanks = 1000;
+/// What most of so many ranks have at least, such as some hundred atoms: one that computes on less waits for the others
+/// most of the time.
+constexpr uint64_t kBytesOfManyMin = 16_KiB;
+
 /// Whether numbers may be those of ranks where no word says so: of some of a run's, as a node may have few of them.
-bool look_like_ranks(const std::vector<std::vector<Number>>& numbers, size_t field) {
-  constexpr int64_t ranks_max = 1 << 20, apart_max = 1024;
+/// Very many are all of a run's.
+bool look_like_ranks(const std::vector<std::vector<Number>>& numbers, size_t field, uint64_t said_count) {
+  constexpr int64_t ranks_max = 1 << 20, apart_max = 1024, many_apart_max = 2;
   std::set<int64_t> values;
   for (const std::vector<Number>& of_file : numbers) values.insert(of_file[field].value);
+  const int64_t apart = values.size() < kManyRanks || values.size() <= said_count ? apart_max : many_apart_max;
   return *values.begin() >= 0 && *values.rbegin() < ranks_max &&
-         *values.rbegin() - *values.begin() < apart_max * static_cast<int64_t>(values.size());
+         *values.rbegin() - *values.begin() < apart * static_cast<int64_t>(values.size());
 }
 
 /// Of the numbers that differ between files whose paths are alike but for them: the one after the clearest word for a
 /// rank, or, if they look like ranks, the last one. A file that stands alone has a rank only with such a word, and so
-/// has a chunk of an array, whose numbers are places in that.
-void assign_family(const std::vector<SourceFile*>& family, bool chunks) {
+/// has a chunk of an array, whose numbers are places in that. Returns whether a word says so.
+bool assign_family(const std::vector<SourceFile*>& family, bool chunks, uint64_t said_count) {
   std::vector<std::vector<Number>> numbers;
   numbers.reserve(family.size());
   for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
@@ -211,9 +220,44 @@ void assign_family(const std::vector<SourceFile*>& family, bool chunks) {
     if (word < clearest || (clearest == kNoWord && family.size() > 1)) chosen = field;
     clearest = std::min(clearest, word);
   }
-  if (clearest == kNoWord && chosen && (chunks || !look_like_ranks(numbers, *chosen))) return;
-  if (!chosen) return;
+  if (clearest == kNoWord && chosen && (chunks || !look_like_ranks(numbers, *chosen, said_count))) return false;
+  if (!chosen) return false;
   for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][*chosen].value;
+  return clearest < kNoWord;
+}
+
+using Family = std::vector<SourceFile*>;
+std::set<int64_t> ranks_in(const Family& family) {
+  std::set<int64_t> ranks;
+  for (const SourceFile* file : family) {
+    if (file->rank >= 0) ranks.insert(file->rank);
+  }
+  return ranks;
+}
+
+/// Takes the ranks that only numbers tell away again where they are very many, most with little data: frames of a film
+/// or records of a data set, rather. Unless they are those that words tell, too. Returns how many those were.
+uint64_t drop_doubtful_ranks(const std::vector<Family>& by_numbers, const std::vector<Family>& by_words,
+                             uint64_t said_count) {
+  std::map<int64_t, uint64_t> bytes_of;  // what a rank has in all files: small ones may lie beside large ones
+  std::set<int64_t> said, doubted;
+  for (const std::vector<Family>* families : {&by_numbers, &by_words}) {
+    for (const Family& family : *families) {
+      for (const SourceFile* file : family) bytes_of[file->rank] += file->bytes;
+    }
+  }
+  for (const Family& family : by_words) said.merge(ranks_in(family));
+  for (const Family& family : by_numbers) {
+    const std::set<int64_t> ranks = ranks_in(family);
+    if (ranks.size() < kManyRanks || ranks.size() <= said_count) continue;
+    if (std::includes(said.begin(), said.end(), ranks.begin(), ranks.end())) continue;
+    const auto little =
+        std::count_if(ranks.begin(), ranks.end(), [&](int64_t rank) { return bytes_of.at(rank) < kBytesOfManyMin; });
+    if (2 * static_cast<size_t>(little) < ranks.size()) continue;
+    for (SourceFile* file : family) file->rank = -1;
+    doubted.insert(ranks.begin(), ranks.end());
+  }
+  return doubted.size();
 }
 
 Result<std::regex> parse_regex(const std::string& pattern) {
@@ -292,15 +336,41 @@ std::string path_family(std::string_view path) {
   return family;
 }
 
-Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex) {
-  if (!regex.empty()) return assign_by_regex(files, regex);
-  std::map<std::string, std::vector<SourceFile*>> families;
+namespace {
+/// Returns how many ranks were doubted.
+uint64_t guess_ranks(std::vector<SourceFile>& files, uint64_t said_count) {
+  std::map<std::string, Family> families;
   for (SourceFile& file : files) {
     if (file.type == FileType::regular && !is_backup(file.path)) families[path_family(file.path)].push_back(&file);
   }
   const ArrayFolders arrays(files);
-  for (auto& [family, members] : families) assign_family(members, arrays.have(members.front()->path));
+  std::vector<Family> by_numbers, by_words;
+  for (auto& [name, family] : families) {
+    const bool said = assign_family(family, arrays.have(family.front()->path), said_count);
+    (said ? by_words : by_numbers).push_back(std::move(family));
+  }
+  return drop_doubtful_ranks(by_numbers, by_words, said_count);
+}
+}  // namespace
+
+Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex, uint64_t said_count) {
+  if (!regex.empty()) return assign_by_regex(files, regex);
+  guess_ranks(files, said_count);
   return {};
+}
+
+bool names_rank(std::string_view name) {
+  const std::vector<Number> numbers = numbers_in(name);
+  return !numbers.empty() && rank_word_before(name, numbers.back()) < kNoWord;
+}
+
+uint64_t count_doubted_ranks(const std::vector<SourceFile>& files) {
+  const auto without = std::count_if(files.begin(), files.end(), [](const SourceFile& file) {
+    return file.type == FileType::regular && file.rank < 0;
+  });
+  if (static_cast<size_t>(without) < kManyRanks) return 0;
+  std::vector<SourceFile> again = files;
+  return guess_ranks(again, 0);
 }
 
 }  // namespace varve

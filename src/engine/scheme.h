@@ -108,10 +108,16 @@ class WorkOrder {
 
 /// Finds the rank of each regular file from the numbers in the names. Files whose paths differ only in digits are a
 /// family; in a family of several the last number that varies is the rank; a file alone in its family has one if the
-/// number follows a word such as `rank`, `cpu`, `proc`, `pe`, `task` or `node`. Others belong to no rank
-/// (-1). `regex`, if not empty, decides instead: its first group (or all of the match) is the rank; files that it does
-/// not match belong to none.
-Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex);
+/// number follows a word such as `rank`, `cpu`, `proc`, `pe`, `task` or `node`. A thousand ranks and more that no word
+/// tells are none if many numbers between them are lacking, or most of them have little data; unless somebody says that
+/// there are so many (`said_count`). Others belong to no rank (-1). `regex`, if not empty, decides instead: its first
+/// group (or all of the match) is the rank; files that it does not match belong to none.
+Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex, uint64_t said_count = 0);
+/// Whether such a word comes before the last number of a name.
+bool names_rank(std::string_view name);
+/// How many ranks assign_ranks(), without an expression, has not taken for such because they would have had little
+/// data.
+uint64_t count_doubted_ranks(const std::vector<SourceFile>& files);
 
 /// invalid_argument: this is no regular expression. An empty one decides nothing.
 Status check_rank_regex(const std::string& regex);

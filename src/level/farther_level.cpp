@@ -130,6 +130,7 @@ Status LevelPush::note_backlog() {
     if (duty_.count == 1) return record.has_all_ranks();
     return duty_.complete_before && duty_.complete_before(step);
   };
+  due.replaceable = [this](uint64_t step) { return duty_.policy_for(step) == IfExists::replace; };
   VARVE_ASSIGN(const std::vector<OwedSet> owed, backlog_of(*duty_.from, *to_, due));
   give_up(queue_.take_up(owed, /*all=*/true));
   return {};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "level/left_parts.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -167,6 +168,8 @@ Status drop_set(const Levels& levels, uint64_t step) {
     StoreAccess& access = stores[i]->access();
     if (!access.speaks()) continue;
     VARVE_ASSIGN(const Store* const store, access.store());
+    // The next run would make the set of them again.
+    VARVE_TRY(remove_left_parts(*store, {levels.world().job, step}));
     Retention retention(i == 0 ? nearest_rules(levels) : stores[i]->rules(levels.world().job));
     VARVE_TRY(retention.drop(*store, step));
     const Status given_back = retention.give_space_back(*store, null_progress(), /*wait_seconds=*/0);

@@ -193,6 +193,15 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
   return number[0];
 }
 
+Result<uint64_t> number_behind_snapshots(const Levels& levels) {
+  std::array<uint64_t, 1> number = {1};
+  for (const auto& level : levels.all()) {
+    for (const MemoryStep& step : level->snapshots()) number[0] = std::max(number[0], step.number + 1);
+  }
+  VARVE_TRY(levels.world().ranks.all_max(number));
+  return number[0];
+}
+
 Status learn_complete_sets(const Levels& levels) {
   LevelWorld& world = levels.world();
   if (!world.has_node_level) return {};

@@ -44,6 +44,9 @@ Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, c
 /// Collective.
 Result<uint64_t> learn_earlier_sets(const Levels& levels);
 
+/// The number of a set that is newer than all that dead runs have left in memory. Collective.
+Result<uint64_t> number_behind_snapshots(const Levels& levels);
+
 /// Looks anew which sets all nodes have, if each has a store of its own, while nobody drops any. Collective.
 Status learn_complete_sets(const Levels& levels);
 

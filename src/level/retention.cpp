@@ -124,14 +124,21 @@ Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, co
   return owed;
 }
 
-/// The steps that the level's own rule would drop, if it had all that it is owed.
+/// The steps that the level's own rule would drop, if it had all that it is owed, in the place of what it has of these
+/// steps.
 Result<std::vector<uint64_t>> would_leave(const Store& there, const DueSets& due, const std::vector<OwedSet>& owed) {
   std::vector<SetAtLevel> sets;
-  for (const OwedSet& set : owed) sets.push_back({.step = set.step, .number = set.number, .complete = true});
+  std::set<uint64_t> owed_steps;
+  for (const OwedSet& set : owed) {
+    sets.push_back({.step = set.step, .number = set.number, .complete = true});
+    owed_steps.insert(set.step);
+  }
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(there).steps(due.job));
   for (const uint64_t step : steps) {
     const Result<SetRecord> record = Catalog(there).read({due.job, step});
-    if (record.ok()) sets.push_back({.step = step, .number = record->number, .complete = true});
+    if (!record.ok() || owed_steps.contains(step)) continue;
+    const bool replaceable = due.replaceable && due.replaceable(step);
+    sets.push_back({.step = step, .number = record->number, .complete = true, .replaceable = replaceable});
   }
   return sets_that_may_leave(sets, {.complete = *due.level.keep});
 }

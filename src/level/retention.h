@@ -112,6 +112,8 @@ struct DueSets {
   const std::string& job;
   /// Whether who asks can bring this set of the nearest store there.
   std::function<bool(const SetRecord&)> wanted = [](const SetRecord& record) { return record.has_all_ranks(); };
+  /// Whether the set that is there is to be replaced (SetAtLevel::replaceable); not set: none is.
+  std::function<bool(uint64_t step)> replaceable{};
 };
 
 /// Whether `there` has all groups of `here`, which may be a part of it: the same trees.

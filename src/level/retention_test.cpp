@@ -152,5 +152,50 @@ TEST(TheBacklog, HasNoSetOfWhichTheLevelHasTheSameFilesInOtherTrees) {
   EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u) << "other files";
 }
 
+/// A nearest store, and a level behind it that keeps so many sets.
+struct TheBacklogOfALevelThatKeeps : testing::Test {
+  TheBacklogOfALevelThatKeeps() {
+    for (MemoryFileSystem* disk : {&near_disk, &far_disk}) EXPECT_TRUE(Store::create(*disk, "/store").ok());
+    near = Store::open(near_disk, "/store").value();
+    far = Store::open(far_disk, "/store").value();
+    due.wanted = [](const SetRecord&) { return true; };
+  }
+  void save(const Store& store, uint64_t step, uint64_t number) {
+    ASSERT_TRUE(
+        test::save_numbers(store, {job, step}, test::numbers_between(100 * number, 100 * number + 9), number).ok());
+  }
+  Steps owed() {
+    Steps steps;
+    const auto backlog = backlog_of(*near, *far, due);
+    for (const OwedSet& set : backlog.value()) steps.push_back(set.step);
+    return steps;
+  }
+
+  MemoryFileSystem near_disk, far_disk;
+  std::unique_ptr<Store> near, far;
+  const std::string job = "job";
+  LevelSpec level = parse_level("dir:/store").value();
+  DueSets due{.level = level, .job = job};
+};
+
+TEST_F(TheBacklogOfALevelThatKeeps, HasWhatOnlySetsOutliveThatAreToBeReplacedThere) {
+  level.keep = 1;
+  save(*near, 5, 5);
+  for (const uint64_t step : {6u, 7u}) save(*far, step, step);
+  EXPECT_EQ(owed(), Steps());
+  // The run goes on from 5, as what is newer cannot be read.
+  due.replaceable = [](uint64_t step) { return step > 5; };
+  EXPECT_EQ(owed(), Steps{5});
+}
+
+TEST_F(TheBacklogOfALevelThatKeeps, CountsEachStepOnceAlsoIfAnotherSetOfItIsThere) {
+  level.keep = 2;
+  for (const uint64_t step : {6u, 7u}) save(*far, step, step);
+  // A run has made them anew.
+  save(*near, 6, 8);
+  save(*near, 7, 9);
+  EXPECT_EQ(owed(), (Steps{6, 7}));
+}
+
 }  // namespace
 }  // namespace varve

@@ -218,6 +218,16 @@ void JobSets::go_on_from(std::optional<uint64_t> step) {
   left_behind_.insert(step ? complete_.upper_bound(*step) : complete_.begin(), complete_.end());
 }
 
+void JobSets::note_on_trial(std::optional<uint64_t> step) {
+  const MutexLock lock(mutex_);
+  on_trial_ = step;
+}
+
+bool JobSets::is_on_trial(uint64_t step) const {
+  const MutexLock lock(mutex_);
+  return on_trial_ == step;
+}
+
 void JobSets::forget_told() {
   const MutexLock lock(mutex_);
   told_.clear();

@@ -138,6 +138,10 @@ class JobSets {
   void note_dropped(uint64_t step);
   /// The run goes on from this step; none: from its begin. What is later is none of its sets, complete as it may be.
   void go_on_from(std::optional<uint64_t> step);
+  /// The run has loaded this step, which the program may still reject, as it has made no checkpoint since; none: it is
+  /// past that.
+  void note_on_trial(std::optional<uint64_t> step);
+  bool is_on_trial(uint64_t step) const;
   /// The run goes back, and may make the same steps again. Nothing of it is on its way.
   void forget_told();
 
@@ -171,6 +175,7 @@ class JobSets {
   std::set<uint64_t> complete_ VARVE_GUARDED_BY(mutex_), never_complete_ VARVE_GUARDED_BY(mutex_);
   std::set<uint64_t> left_behind_
       VARVE_GUARDED_BY(mutex_);  ///< complete, and later than where the run has gone on from
+  std::optional<uint64_t> on_trial_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// The sets of `job` of which all nodes have what one earlier run has saved there: from the catalog of each node's own

@@ -300,7 +300,8 @@ Retention::Rules StoreLevel::rules(const std::string& job) const {
       return record.ok() && record->has_all_ranks();
     };
   }
-  rules.replaceable = [this](uint64_t step) { return is_made_anew(step); };
+  // What the program may still reject makes nothing go either: it would fall back to that.
+  rules.replaceable = [this](uint64_t step) { return is_made_anew(step) || world_.sets.is_on_trial(step); };
   return rules;
 }
 

@@ -10,7 +10,9 @@
 #include "format/store_header.h"
 #include "redundancy/parity_group.h"
 #include "store/catalog.h"
+#include "store/evacuation.h"
 #include "store/needs.h"
+#include "store/prune.h"
 
 namespace varve {
 
@@ -134,7 +136,7 @@ void NodeFolder::note_header() {
   header_before_ = header.ok() ? std::move(*header) : ByteVector();
 }
 
-Status NodeFolder::prepare() {
+Status NodeFolder::make_folders() {
   VARVE_TRY(create_with_parents(fs_, store_path_));
   for (const std::string_view folder : kStoreFolders) {
     VARVE_TRY(fs_.create_directory(join_path(store_path_, folder)));
@@ -146,6 +148,21 @@ Status NodeFolder::prepare() {
   return settle_root(fs_, store_path_);
 }
 
+/// `act`, and again with new folders if one has gone.
+Status NodeFolder::with_folders(const std::function<Status()>& act) {
+  constexpr int kTriesMax = 4;
+  Status done = act();
+  for (int tries = 1; tries < kTriesMax && done.code() == StatusCode::not_found; ++tries) {
+    done = make_folders();
+    if (done.ok()) done = act();
+  }
+  return done;
+}
+
+Status NodeFolder::prepare() {
+  return with_folders([this] { return make_folders(); });
+}
+
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
   VARVE_ASSIGN(const std::string place, place_of_path(path));
   VARVE_ASSIGN(std::unique_ptr<File> file, fs_.open_read(place));
@@ -155,7 +172,12 @@ Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
 Result<std::unique_ptr<File>> NodeFolder::create(const std::string& path, CreateOptions options) {
   VARVE_ASSIGN(const std::string place, place_of_path(path));
   if (!path.ends_with(kUnfinishedSuffix)) return Status::internal("a file of a store is made under its own name", path);
-  return fs_.create(place, options);
+  std::unique_ptr<File> file;
+  VARVE_TRY(with_folders([&]() -> Status {
+    VARVE_ASSIGN(file, fs_.create(place, options));
+    return {};
+  }));
+  return file;
 }
 
 Status NodeFolder::rename(const std::string& from, const std::string& to) {
@@ -165,6 +187,8 @@ Status NodeFolder::rename(const std::string& from, const std::string& to) {
   if (!kind || from != to + std::string(kUnfinishedSuffix)) {
     return Status::internal("only unfinished files are renamed, to their own names", from);
   }
+  // An attempt that came to nothing may have left one of the same file.
+  std::erase_if(waiting_, [&](const Rename& earlier) { return earlier.to == to_place; });
   waiting_.push_back({*kind, std::move(from_place), std::move(to_place)});
   return {};
 }
@@ -180,9 +204,7 @@ Status NodeFolder::make_parents_durable(Kind kind) {
   switch (kind) {
     case Kind::header: return fs_.sync_directory(store_path_);
     case Kind::arena: return fs_.sync_directory(join_path(store_path_, "arenas"));
-    case Kind::record:
-      VARVE_TRY(fs_.sync_directory(join_path(join_path(store_path_, "sets"), set_.job)));
-      return fs_.sync_directory(join_path(store_path_, "sets"));
+    case Kind::record:  // the commit has done so for the set: what is left is what it was made of
     case Kind::parity: return fs_.sync_directory(set_path(store_path_, set_));
   }
   return {};
@@ -209,17 +231,51 @@ Result<bool> NodeFolder::may_be_replaced(const Rename& header) const {
   return *there == header_before_ ? has_nothing(fs_, store_path_) : Result<bool>(false);
 }
 
+/// What is in the lease is seen by prunes until the set is there. As long as not all arenas have their names it says
+/// what they cannot find, and so they remove nothing.
+Result<NodeFolder::Commit> NodeFolder::begin_commit(const Rename& record) {
+  Commit commit;
+  VARVE_ASSIGN(commit.store, Store::open(fs_, store_path_));
+  VARVE_ASSIGN(const ByteVector raw, read_file(fs_, record.from, kSetRecordBytesMax));
+  VARVE_ASSIGN(const SetRecord set, decode_set_record(raw, commit.store->score()));
+  VARVE_ASSIGN(commit.lease, WriterLease::acquire(*commit.store));
+  VARVE_TRY(commit.lease->prepare_of_settled(set, raw));
+  return commit;
+}
+
+Status NodeFolder::give_place(const Rename& rename, Commit& commit) {
+  switch (rename.kind) {
+    case Kind::header:
+      VARVE_TRY(give_header(rename));
+      // A job that still saw no header may have removed some meanwhile.
+      return make_folders();
+    case Kind::record:
+      VARVE_TRY(commit.lease->commit_rebuilt(set_));
+      fs_.remove(rename.from).ignore("it is tidied away with what other rebuilds have left");
+      return {};
+    case Kind::arena:
+    case Kind::parity: return with_folders([&] { return fs_.rename(rename.from, rename.to); });
+  }
+  return {};
+}
+
 Status NodeFolder::sync_directory(const std::string& path) {
   if (path != store_path_) return not_in_folder(path);
   std::vector<Rename> renames;
   renames.swap(waiting_);
   std::stable_sort(renames.begin(), renames.end(), [](const Rename& a, const Rename& b) { return a.kind < b.kind; });
+  const auto record =
+      std::find_if(renames.begin(), renames.end(), [](const Rename& each) { return each.kind == Kind::record; });
+  Commit commit;
   for (size_t i = 0; i < renames.size(); ++i) {
-    if (renames[i].kind == Kind::record) {
-      VARVE_TRY(fs_.create_directory(parent_path(renames[i].to)));
-      VARVE_TRY(fs_.sync_directory(join_path(store_path_, "sets")));
+    const bool needs_commit = renames[i].kind == Kind::arena || renames[i].kind == Kind::record;
+    if (needs_commit && commit.lease == nullptr && record != renames.end()) {
+      VARVE_TRY(with_folders([&]() -> Status {
+        VARVE_ASSIGN(commit, begin_commit(*record));
+        return {};
+      }));
     }
-    VARVE_TRY(renames[i].kind == Kind::header ? give_header(renames[i]) : fs_.rename(renames[i].from, renames[i].to));
+    VARVE_TRY(give_place(renames[i], commit));
     const bool last_of_kind = i + 1 == renames.size() || renames[i + 1].kind != renames[i].kind;
     if (last_of_kind) VARVE_TRY(make_parents_durable(renames[i].kind));
   }
@@ -263,7 +319,7 @@ namespace {
 /// Collects the arenas that hold what a set needs.
 class NeededArenas {
  public:
-  explicit NeededArenas(const Store& store) : store_(store) {}
+  NeededArenas(const Store& store, const std::set<ArenaId>& leaving) : store_(store), leaving_(leaving) {}
 
   /// Where the hint says, if all of it is there; else wherever there is any of it, so that thinned copies are all
   /// taken.
@@ -299,6 +355,7 @@ class NeededArenas {
     bool is_pack = false;
   };
   Found find_in(const ArenaId& id, const Score& score, bool is_pack) const {
+    if (leaving_.contains(id)) return Found::nothing;
     const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (!arena.ok()) return Found::nothing;
     const std::optional<size_t> ordinal = is_pack ? (*arena)->find_pack(score) : (*arena)->find_node(score);
@@ -307,15 +364,35 @@ class NeededArenas {
   }
 
   const Store& store_;
+  const std::set<ArenaId>& leaving_;
   std::set<ArenaId> arenas_;
   std::vector<Need> elsewhere_;
 };
+
+/// Copies what the set needs of arenas that leave, unless it is whole in one that stays. What is damaged stays there.
+Status bring_away(const Store& store, const SetNeeds& set, const std::set<ArenaId>& leaving) {
+  if (leaving.empty()) return {};
+  Needs needs;
+  for (const auto& [score, need] : set.packs) needs.packs.emplace(score, need.ranges);
+  for (const auto& [score, hint] : set.nodes) needs.nodes.insert(score);
+  std::vector<ArenaId> holding;
+  for (const ArenaId& id : leaving) {
+    const Result<std::shared_ptr<ArenaReader>> arena = store.arena(id);
+    if (arena.ok() && needed_bytes(**arena, needs) > 0) holding.push_back(id);
+  }
+  if (holding.empty()) return {};
+  Evacuation evacuation(store, needs, null_progress());
+  VARVE_TRY(evacuation.find_homes());
+  return evacuation.empty(holding);
+}
 }  // namespace
 
-Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set) {
+Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set,
+                                                    const std::set<ArenaId>& leaving) {
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(set));
   VARVE_ASSIGN(const SetNeeds needs, needs_of_set(store, record, null_progress()));
-  NeededArenas arenas(store);
+  VARVE_TRY(bring_away(store, needs, leaving));
+  NeededArenas arenas(store, leaving);
   for (const auto& [score, need] : needs.packs) arenas.add(score, need.hint, true);
   for (const auto& [score, hint] : needs.nodes) arenas.add(score, hint, false);
   VARVE_ASSIGN(const std::set<ArenaId> needed, arenas.finish());

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "core/file_system.h"
 #include "core/patience.h"
 #include "format/set_record.h"
+#include "store/commit.h"
 #include "store/store.h"
 
 namespace varve {
@@ -38,7 +41,10 @@ struct NodeLabel {
 /// A rename gives a file its place only with the next sync_directory(): first the header, then arenas, then the record,
 /// then the redundancy file, each kind made durable before the next. So a set that is rebuilt appears once all that it
 /// needs is there, whatever the order of the renames, and a rebuild that is stopped leaves nothing but unfinished files
-/// in the set's redundancy folder. One thread at a time may rename.
+/// in the set's redundancy folder, and a lease. One thread at a time may rename.
+///
+/// The record is committed as any other (commit.h): from before the first arena has its name, a lease says what the set
+/// needs. busy: a prune took this one for dead.
 class NodeFolder final : public FileSystem {
  public:
   /// `fs` outlives it. The store need not be there yet.
@@ -62,7 +68,8 @@ class NodeFolder final : public FileSystem {
   /// Before it is looked whether the store has anything: a valid header that is there now may be replaced, as long as
   /// the store has nothing. One that comes later is another job's.
   void note_header();
-  /// Makes the folders of a store that are missing, durably: before the first file is made.
+  /// Makes the folders of a store that are missing, durably: before the first file is made. Those with nothing in them
+  /// may be removed by another job that opens here (tidy_redundancy()): they are made anew when a file needs them.
   Status prepare();
   /// Where a name of the folder really is; invalid_argument for what is not in it.
   Result<std::string> place_of(std::string_view name) const;
@@ -87,9 +94,18 @@ class NodeFolder final : public FileSystem {
     Kind kind;
     std::string from, to;  ///< real paths
   };
+  /// A record about to get its place, and what shows prunes that it is.
+  struct Commit {
+    std::unique_ptr<Store> store;
+    std::unique_ptr<WriterLease> lease;
+  };
   Result<std::string> place_of_path(const std::string& path) const;
+  Status make_folders();
+  Status with_folders(const std::function<Status()>& act);
   Status make_parents_durable(Kind kind);
+  Status give_place(const Rename& rename, Commit& commit);
   Status give_header(const Rename& header);
+  Result<Commit> begin_commit(const Rename& record);
   Result<bool> may_be_replaced(const Rename& header) const;
 
   FileSystem& fs_;
@@ -103,6 +119,10 @@ class NodeFolder final : public FileSystem {
 /// The names (node_folder.h) of all files that a store needs to have this set: its header, the set's record, and the
 /// arenas that hold what the set refers to, whichever set they were written for. Goes through the set's trees.
 /// not_found if there is no such set, or if something that it needs is nowhere.
-Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set);
+///
+/// `leaving`: arenas that prunes have marked (WriterLease::condemned()), and may remove. They are none of these files:
+/// what only they have is copied into a new arena first.
+Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set,
+                                                    const std::set<ArenaId>& leaving = {});
 
 }  // namespace varve

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "core/memory_file_system.h"
 #include "store/store.h"
 
@@ -9,6 +12,19 @@ namespace varve {
 namespace {
 
 const std::string kArena = "00112233445566778899aabbccddeeff.arena";
+
+std::string header_of_a_new_store() {
+  MemoryFileSystem fs;
+  EXPECT_TRUE(Store::create(fs, "/new").ok());
+  return std::string(as_text(read_file(fs, "/new/varve.store", NodeFolder::kHeaderBytesMax).value()));
+}
+
+/// The record of a set that has nothing.
+std::string record_of(const SetName& name) {
+  SetRecord record;
+  record.name = name;
+  return std::string(as_text(encode_set_record(record, ScoreFunction::preferred())));
+}
 
 class NodeFolderTest : public testing::Test {
  protected:
@@ -54,24 +70,33 @@ TEST_F(NodeFolderTest, MakesTheFoldersOfAStoreDurably) {
 
 TEST_F(NodeFolderTest, GivesFilesTheirPlacesOnlyWhenItIsSyncedRecordsLast) {
   ASSERT_TRUE(folder_.prepare().ok());
-  for (const std::string& name : {std::string("record"), kArena, std::string("store-header")}) {
-    make(name + ".rebuilding", name);
+  const std::map<std::string, std::string> contents{
+      {"record", record_of({"job", 7})}, {kArena, "arena"}, {"store-header", header_of_a_new_store()}};
+  for (const auto& [name, text] : contents) {
+    make(name + ".rebuilding", text);
     ASSERT_TRUE(rename(name).ok());
     EXPECT_FALSE(exists(folder_.place_of(name).value()));
   }
   EXPECT_EQ(folder_.list(folder_.path()).value().size(), 3u);
   ASSERT_TRUE(folder_.sync_directory(folder_.path()).ok());
-  for (const std::string& name : {std::string("record"), kArena, std::string("store-header")}) {
-    EXPECT_EQ(as_text(read_file(fs_, folder_.place_of(name).value(), 100).value()), name);
+  for (const auto& [name, text] : contents) {
+    EXPECT_EQ(as_text(read_file(fs_, folder_.place_of(name).value(), 4096).value()), text);
   }
   EXPECT_EQ(folder_.list(folder_.path()).value().size(), 3u);
-  EXPECT_TRUE(fs_.list("/a/b/store/redundancy/job@7").value().empty());
+  for (const char* folder : {"redundancy/job@7", "writers"}) {
+    EXPECT_TRUE(fs_.list(std::string("/a/b/store/") + folder).value().empty()) << folder;
+  }
 }
 
-std::string header_of_a_new_store() {
-  MemoryFileSystem fs;
-  EXPECT_TRUE(Store::create(fs, "/new").ok());
-  return std::string(as_text(read_file(fs, "/new/varve.store", NodeFolder::kHeaderBytesMax).value()));
+TEST_F(NodeFolderTest, GivesAFileItsPlaceThatAnEarlierAttemptHadMadeToo) {
+  ASSERT_TRUE(folder_.prepare().ok());
+  for (const char* text : {"first", "second"}) {
+    folder_.remove(join_path(folder_.path(), kArena + ".rebuilding")).ignore("there is none at first");
+    make(kArena + ".rebuilding", text);
+    ASSERT_TRUE(rename(kArena).ok());
+  }
+  ASSERT_TRUE(folder_.sync_directory(folder_.path()).ok());
+  EXPECT_EQ(as_text(read_file(fs_, folder_.place_of(kArena).value(), 4096).value()), "second");
 }
 
 TEST(NodeFolderHeader, IsReplacedOnlyIfItIsDamagedOrTheSameOrThatOfAStoreThatHasHadNothing) {
@@ -103,10 +128,10 @@ TEST(NodeFolderHeader, IsReplacedOnlyIfItIsDamagedOrTheSameOrThatOfAStoreThatHas
     if (there.in_use) {
       ASSERT_TRUE(fs.create("/store/arenas/" + kArena).ok());
     }
-    for (const char* name : {"store-header", "record"}) {
+    for (const std::string name : {"store-header", "record"}) {
       const std::string path = join_path(folder.path(), name);
-      ASSERT_TRUE(
-          write_file_durably(fs, folder.place_of(std::string(name) + ".rebuilding").value(), as_bytes(ours)).ok());
+      const std::string text = name == "record" ? record_of({"job", 7}) : ours;
+      ASSERT_TRUE(write_file_durably(fs, folder.place_of(name + ".rebuilding").value(), as_bytes(text)).ok());
       ASSERT_TRUE(folder.rename(path + ".rebuilding", path).ok());
     }
     const Status given = folder.sync_directory(folder.path());

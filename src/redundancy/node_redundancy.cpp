@@ -17,6 +17,7 @@
 #include "redundancy/parity_group.h"
 #include "redundancy/rebuild.h"
 #include "store/catalog.h"
+#include "store/commit.h"
 
 namespace varve {
 
@@ -112,6 +113,9 @@ Status tidy_redundancy(const NodePlace& place, const std::string& job) {
   for (const std::string_view folder : kStoreFolders) {
     fs.remove_directory(join_path(place.path, folder)).ignore("not there, or something is in it");
   }
+  // Unless it has come into being just now.
+  if (!fs.stat(join_path(place.path, "varve.store")).ok()) return {};
+  for (const std::string_view folder : kStoreFolders) VARVE_TRY(fs.create_directory(join_path(place.path, folder)));
   return {};
 }
 
@@ -242,6 +246,10 @@ Result<FailureGroups> plan_failure_groups(std::span<const std::string> node_of_r
 }
 
 namespace {
+/// A rebuild that finds that something is damaged which looked whole, or is gone, and a rebuild or a protection that a
+/// prune took for dead, are tried again: so often in all.
+constexpr int kAttemptsMax = 3;
+
 /// One node's share in protecting a set.
 class SetProtector {
  public:
@@ -260,7 +268,10 @@ class SetProtector {
   }
 
  private:
-  Status agree(const Status& mine) { return agree_among_nodes(leaders_, place_.node, mine); }
+  /// What fails once a prune has taken this one for dead, may fail for that.
+  Status agree(const Status& mine) {
+    return agree_among_nodes(leaders_, place_.node, mine.ok() || check_lease().ok() ? mine : check_lease());
+  }
 
   /// Finds this node's group; the same plan on all.
   Status plan_groups() {
@@ -292,12 +303,23 @@ class SetProtector {
     return {};
   }
 
-  Result<ProtectedMember> describe_own() const {
+  /// Who marks an arena from now on sees by the lease what goes on, or finds what this one has made; what is marked
+  /// before is not relied on (COMMIT.md, "Protecting the sets of nodes").
+  Result<ProtectedMember> describe_own() {
     if (!folder_) return ProtectedMember();
-    FileSystem& files = *folder_;
-    VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(*place_.fs, place_.path));
-    VARVE_ASSIGN(std::vector<std::string> names, protected_files_of(*store, set_));
-    return describe_member(files, folder_->path(), place_.node, std::move(names), redundancy_);
+    VARVE_ASSIGN(store_, Store::open(*place_.fs, place_.path));
+    VARVE_ASSIGN(const SetRecord record, Catalog(*store_).read(set_));
+    VARVE_ASSIGN(lease_, WriterLease::acquire(*store_));
+    VARVE_TRY(lease_->prepare_of_settled(record));
+    VARVE_ASSIGN(const std::set<ArenaId> leaving, lease_->condemned());
+    VARVE_ASSIGN(std::vector<std::string> names, protected_files_of(*store_, set_, leaving));
+    return describe_member(*folder_, folder_->path(), place_.node, std::move(names), redundancy_);
+  }
+
+  /// A prune that took this one for dead may have looked for what protects arenas before it was there.
+  Status check_lease() const {
+    if (lease_ == nullptr || !lease_->lost()) return {};
+    return Status::busy("a prune took this one for dead before the set was protected", set_.to_string());
   }
 
   /// What all members of the group have makes its description.
@@ -348,6 +370,7 @@ class SetProtector {
       const Status finished = exchange->finish();
       if (status.ok()) status = finished;
     }
+    VARVE_TRY(agree(check_lease()));  // before what others say, to whom this one could give nothing
     return agree(status);
   }
 
@@ -371,7 +394,9 @@ class SetProtector {
   const NodePlace& place_;
   const SetName& set_;
   const Redundancy& redundancy_;
-  mutable std::optional<NodeFolder> folder_;  ///< none for a rank without a store
+  std::optional<NodeFolder> folder_;  ///< none for a rank without a store
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<WriterLease> lease_;
   std::unique_ptr<LeaderGroup> group_;
   uint32_t group_ordinal_ = 0;
   std::optional<ParityGroup> parity_;
@@ -381,13 +406,15 @@ class SetProtector {
 
 Result<ProtectionReport> protect_set(Communicator& leaders, const NodePlace& place, const SetName& set,
                                      const Redundancy& redundancy) {
-  return SetProtector(leaders, place, set, redundancy).run();
+  const auto attempt = [&] { return SetProtector(leaders, place, set, redundancy).run(); };
+  Result<ProtectionReport> report = attempt();
+  for (int attempts = 1; attempts < kAttemptsMax && report.status().code() == StatusCode::busy; ++attempts) {
+    report = attempt();
+  }
+  return report;
 }
 
 namespace {
-/// A rebuild that finds that something is damaged which looked whole is tried again so often in all.
-constexpr int kAttemptsMax = 3;
-
 using KnownFiles = std::map<std::string, Score>;
 
 /// One node's share in restoring one set.
@@ -408,7 +435,11 @@ class SetRestorer {
       VARVE_ASSIGN(const bool lost, anything_lost());
       if (!lost) return {};
       const Status status = rebuild(rebuilt);
-      if (status.code() != StatusCode::corrupt || attempt == kAttemptsMax) return status;
+      const bool is_over = !status.ok() && status.code() != StatusCode::busy && status.code() != StatusCode::corrupt;
+      if (is_over || attempt == kAttemptsMax) return status;
+      // What was found whole is kept only since the set is there: a prune may have removed it before that.
+      if (status.ok()) contents_ = false;
+      if (status.code() != StatusCode::corrupt) continue;
       // Something is not what it was, though it looked so.
       contents_ = true;
       known_whole_.clear();

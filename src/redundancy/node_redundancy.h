@@ -44,7 +44,8 @@ struct ProtectionReport {
 /// failure of the first node that had one, and what was protected before still is, but for another protection of this
 /// very set.
 ///
-/// invalid_argument: too few nodes for the scheme, or two of one name. not_found: a node does not have the set.
+/// invalid_argument: too few nodes for the scheme, or two of one name. not_found: a node does not have the set. busy:
+/// prunes took a node for dead meanwhile, time and again.
 Result<ProtectionReport> protect_set(Communicator& leaders, const NodePlace& place, const SetName& set,
                                      const Redundancy& redundancy);
 

@@ -9,6 +9,8 @@
 #include "redundancy/node_folder.h"
 #include "redundancy/node_redundancy.h"
 #include "redundancy/test_nodes.h"
+#include "store/prune.h"
+#include "store/remarks.h"
 
 namespace varve {
 namespace {
@@ -135,6 +137,29 @@ TEST(NodeRedundancy, BringsANodeThatWasAwayToTheSetThatTheOthersHaveMadeAnewMean
     const auto store = Store::open(nodes.fs(0), Nodes::path()).value();
     EXPECT_TRUE(test::check_numbers(*store, kFirst, anew(0)).ok());
   }
+}
+
+TEST(NodeRedundancy, BringsANodeToTheSetOfTheOthersAlsoWhereAnOlderOneOfItsNameIsPinned) {
+  Nodes nodes(3);
+  nodes.save(kFirst, 1);
+  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  ASSERT_TRUE(Remarks(*Store::open(nodes.fs(2), Nodes::path()).value()).pin(kFirst).ok());
+  Nodes::Away old = nodes.swap_out(2, "spare");
+  ASSERT_TRUE(nodes.restore().value().at(0).status.ok());
+  for (uint32_t node = 0; node < 3; ++node) make_anew(nodes, node, kFirst, 2);
+  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  nodes.swap_in(2, std::move(old));
+  const auto restored = nodes.restore().value();
+  ASSERT_EQ(restored.size(), 1u);
+  EXPECT_TRUE(restored[0].status.ok()) << Nodes::describe(restored);
+  const auto store = Store::open(nodes.fs(2), Nodes::path()).value();
+  EXPECT_EQ(Catalog(*store).read(kFirst).value().number, 2u);
+  EXPECT_TRUE(test::check_numbers(*store, kFirst, anew(2)).ok());
+  // The pin keeps what it holds.
+  PruneOptions options;
+  options.wait_seconds = 0;
+  ASSERT_TRUE(prune_store(*store, options).ok());
+  EXPECT_EQ(Remarks(*store).check_may_replace(kFirst, nullptr).code(), StatusCode::permission_denied);
 }
 
 TEST(NodeRedundancy, NeverReplacesASetThatWasMadeAfterTheProtectedOne) {

@@ -145,6 +145,13 @@ TEST(NodeRedundancyFaults, LetACrashHappenWhileASetIsProtectedInAnotherWay) {
   for_each_crash(start, protect, check_protecting);
 }
 
+/// What a node has, without the leases that a crash has left: prunes remove them.
+std::map<std::string, ByteVector> lasting_files(Nodes& nodes, uint32_t node) {
+  std::map<std::string, ByteVector> files = nodes.files(node);
+  std::erase_if(files, [](const auto& file) { return file.first.starts_with(Nodes::path() + "/writers/"); });
+  return files;
+}
+
 /// The struck node has nothing but whole sets, and restoring succeeds when it is done again.
 void check_restoring(const Nodes& whole, Nodes& nodes, const Status& status) {
   expect_no_broken_set(nodes, kStruck);
@@ -154,7 +161,7 @@ void check_restoring(const Nodes& whole, Nodes& nodes, const Status& status) {
   }
   const Status again = restore(nodes, nodes.fs(kStruck));
   EXPECT_TRUE(again.ok()) << again.to_string();
-  for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(nodes.files(node), complete.files(node));
+  for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(lasting_files(nodes, node), complete.files(node));
 }
 
 class RestoringFaults : public testing::Test {
@@ -188,7 +195,7 @@ TEST_F(RestoringFaults, LetACrashHappenWhileANodeIsRepaired) {
     }
     const Status again = restore(nodes, nodes.fs(kStruck));
     EXPECT_TRUE(again.ok()) << again.to_string();
-    for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(nodes.files(node), complete.files(node));
+    for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(lasting_files(nodes, node), complete.files(node));
   });
 }
 

@@ -58,6 +58,13 @@ void CheckpointNotes::note_set(uint64_t step, SetState state) {
   SetState& known = states_[step];
   if (known != SetState::complete) known = std::max(known, state);
   if (states_.size() > kStepsMax) states_.erase(states_.begin());
+  if (state == SetState::all_there || state == SetState::complete) were_all_there_.insert(step);
+  if (were_all_there_.size() > kStepsMax) were_all_there_.erase(were_all_there_.begin());
+}
+
+bool CheckpointNotes::were_all_there(uint64_t step) const {
+  const MutexLock lock(mutex_);
+  return were_all_there_.contains(step);
 }
 
 SetState CheckpointNotes::state_of(uint64_t step) const {

@@ -33,6 +33,7 @@ struct DrainReport {
   double processor_seconds = 0;   ///< used by the thread and its workers
   WorkTimes times{};              ///< what they did meanwhile
   EffortOutcome effort{};         ///< how hard was compressed; nothing where that is not left to us
+  bool may_come = false;          ///< it failed, but the part stays: the job's next run may make a set of it
 };
 
 /// A group among those of its run that save to one store.
@@ -55,6 +56,7 @@ struct CheckpointDuty {
   bool adapts_effort = false;       ///< the codecs of `save` are for when there is time
   bool has_processors = false;      ///< the thread and its workers have processors that the program does not use
   std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
+  bool has_other_nodes = false;     ///< which make sets of what their ranks have saved, in stores of their own
   bool store_was_empty = false;     ///< it had no chunks when the run began
   Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
   double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
@@ -76,6 +78,10 @@ struct CheckpointDuty {
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.
   std::function<void(const NewSet&)> accept;
+
+  /// Whether the set takes the place of one of which other nodes have their share: no node gives the old one up before
+  /// all have the new one's parts, so that at any moment one of both is whole.
+  bool replaces_on_nodes(uint64_t step) const { return has_other_nodes && policy_for(step) == IfExists::replace; }
 };
 
 /// Whether stage 2 has time to spare, so that it may leave the processors to the program: if the last checkpoint was
@@ -105,6 +111,7 @@ enum class SetState : uint8_t {
   on_its_way,
   all_there,  ///< all groups have published their parts
   complete,
+  cut_off,   ///< the ranks cannot tell each other any more what becomes of it: others may know more of it
   given_up,  ///< if it is not complete, it will not be: some group failed
 };
 
@@ -126,6 +133,8 @@ class CheckpointNotes {
   /// What is complete stays so. Of sets of long ago nothing is known any more.
   void note_set(uint64_t step, SetState state);
   SetState state_of(uint64_t step) const;
+  /// Whether it was known at any time that all parts are there, on all nodes.
+  bool were_all_there(uint64_t step) const;
   /// What the parts of a set say, for who makes it; once.
   void note_parts(uint64_t step, std::vector<ByteVector> parts);
   std::vector<ByteVector> take_parts(uint64_t step);
@@ -135,6 +144,7 @@ class CheckpointNotes {
   std::map<uint64_t, Begin> begun_ VARVE_GUARDED_BY(mutex_);
   std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
   std::map<uint64_t, SetState> states_ VARVE_GUARDED_BY(mutex_);
+  std::set<uint64_t> were_all_there_ VARVE_GUARDED_BY(mutex_);
   std::map<uint64_t, std::vector<ByteVector>> parts_ VARVE_GUARDED_BY(mutex_);  ///< of the newest sets
 };
 

@@ -92,6 +92,8 @@ namespace {
 constexpr std::chrono::milliseconds kThreadLookInterval(200);
 /// Between looks whether the other groups are done: from the first to the last.
 constexpr std::chrono::milliseconds kFirstPause(1), kLongestPause(200);
+/// For others' parts, where an exception waits for them.
+constexpr double kLittleSeconds = 60;
 }  // namespace
 
 CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
@@ -218,6 +220,10 @@ void CheckpointThread::drain(uint64_t step) {
   report.step = step;
   report.begin_seconds = begin.seconds;
   Result<SetRecord> part = save_at_its_pace(step, begin, report);
+  if (part.ok() && duty_.replaces_on_nodes(step)) {
+    const Status durable = make_part_durable(step);
+    if (!durable.ok()) part = durable;
+  }
   report.outcome = part.status();
   // Before the members know: all that the groups have published can be told from then on.
   if (part.ok() && duty_.note_published) duty_.note_published(step, encode_set_record(*part, store_.score()));
@@ -230,6 +236,14 @@ void CheckpointThread::drain(uint64_t step) {
   }
   published_.add(std::move(report), begin.levels, std::move(*part));
   look_at_published();
+}
+
+/// Other nodes are going to rest on it.
+Status CheckpointThread::make_part_durable(uint64_t step) const {
+  Status durable = store_.backend().settle(parts_path(store_));
+  if (durable.ok()) durable = store_.make_folders_durable();
+  if (!durable.ok()) remove_part(store_, duty_.group.part_of(step)).ignore("the next prune removes it");
+  return durable;
 }
 
 Result<SetRecord> CheckpointThread::save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin,
@@ -305,7 +319,11 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, SnapshotSource& s
 }
 
 void CheckpointThread::look_at_published() {
-  published_.look([this](DrainReport report, const LevelDuty& levels) { conclude(std::move(report), levels); });
+  // The program's thread passes on what the ranks tell each other, until it ends this one.
+  const bool hears_more = !stopping_;
+  if (waits_little_) published_.wait_at_most(kLittleSeconds);
+  published_.look(hears_more,
+                  [this](DrainReport report, const LevelDuty& levels) { conclude(std::move(report), levels); });
 }
 
 /// What became of a checkpoint: told to all whom it concerns.

@@ -114,6 +114,8 @@ class CheckpointThread {
   void hurry(bool waits) { effort_.hurry(waits); }
   /// Gives up what is being written at the next convenient point.
   void cancel() { progress_.cancel(); }
+  /// For parts of other groups, which may never come.
+  void wait_little_for_others() { waits_little_ = true; }
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
   /// stopped, too. After `limit` it is cancelled.
   void stop(std::chrono::nanoseconds limit);
@@ -125,6 +127,7 @@ class CheckpointThread {
   void lose_step(uint64_t step, const Status& why);
   void drain(uint64_t step);
   void leave_in_memory(uint64_t step);
+  Status make_part_durable(uint64_t step) const;
   Result<SetRecord> save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin, DrainReport& report);
   Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
   Result<SetRecord> save_images(uint64_t step, SnapshotSource& source, const LevelDuty& levels, DrainReport& report);
@@ -147,7 +150,7 @@ class CheckpointThread {
   DrainPace pace_;
   EffortPace effort_;
   KeptEncoders encoders_;
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, waits_little_{false};
   Mutex mutex_;
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable ended_bell_;

@@ -6,12 +6,21 @@
 #include <charconv>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "runtime/settings.h"
 
 namespace varve {
 
 namespace {
 constexpr std::string_view kLivePrefix = "varve-live-", kLiveEnding = ".prom";
+
+/// How long it is shown that a process was killed, if nobody goes on in its place.
+constexpr int64_t kShownDeadSeconds = 24 * 3600;
+
+bool is_old(const std::string& path) {
+  const Result<FileStatus> status = posix_file_system().stat(path);
+  return status.ok() && status->modified_ns / 1'000'000'000 < calendar_seconds() - kShownDeadSeconds;
+}
 
 template <class Number>
 bool take_live_number(std::string_view text, Number& into) {
@@ -57,9 +66,10 @@ std::string take_live_file(const SegmentFamily& family, uint32_t rank) {
   const Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(family.folder);
   for (const DirectoryEntry& entry : entries.ok() ? *entries : std::vector<DirectoryEntry>()) {
     const std::optional<LiveFile> other = parse_live_file_name(entry.name);
-    const bool is_of_job = other && other->user == family.user && other->job_key == family.job_key;
-    if (is_of_job && liveness(other->process) == Liveness::dead)
-      posix_file_system().remove(join_path(family.folder, entry.name)).ignore("who looks sees that it is dead");
+    if (!other || other->user != family.user || liveness(other->process) != Liveness::dead) continue;
+    const std::string path = join_path(family.folder, entry.name);
+    if (other->job_key == family.job_key || is_old(path))
+      posix_file_system().remove(path).ignore("who looks sees that it is dead");
   }
   const LiveFile file{.user = family.user, .job_key = family.job_key, .process = *own, .rank = rank};
   return join_path(family.folder, file.name());

@@ -27,8 +27,9 @@ std::optional<LiveFile> parse_live_file_name(std::string_view name);
 /// The memory of this node, as the environment and the options file of this process name it (option shared_memory).
 std::string live_folder();
 
-/// The path of the calling process's file, after those that dead runs of the same job have left are removed. Empty: the
-/// system does not say who the process is.
+/// The path of the calling process's file, after those that dead processes of the user have left are removed: of the
+/// same job at once, of others when they are a day old, until when people may want to see that they were killed. Empty:
+/// the system does not say who the process is.
 std::string take_live_file(const SegmentFamily& family, uint32_t rank);
 
 }  // namespace varve

@@ -28,7 +28,7 @@ TEST(LiveFile, HasNoOtherName) {
     EXPECT_FALSE(parse_live_file_name(name)) << name;
 }
 
-TEST(LiveFile, TakesThePlaceOfThoseOfDeadRunsOfItsJob) {
+TEST(LiveFile, TakesThePlaceOfThoseOfDeadRunsOfItsJobAndOfOldOnes) {
   const test::TempFolder folder;
   LiveFile dead{.user = 7, .job_key = "a", .process = ProcessIdentity::own().value(), .rank = 0};
   ++dead.process.start_ticks;  // another one that had the same number
@@ -36,13 +36,19 @@ TEST(LiveFile, TakesThePlaceOfThoseOfDeadRunsOfItsJob) {
   LiveFile other = dead;
   other.job_key = "b";
   test::write_file(folder / other.name(), "");
+  LiveFile old = other;
+  old.job_key = "c";
+  test::write_file(folder / old.name(), "");
+  std::filesystem::last_write_time(folder / old.name(),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
   SegmentFamily family;
   family.folder = folder.path();
   family.user = 7;
   family.job_key = "a";
   const std::string own = take_live_file(family, 2);
   EXPECT_FALSE(std::filesystem::exists(folder / dead.name()));
-  EXPECT_TRUE(std::filesystem::exists(folder / other.name()));
+  EXPECT_TRUE(std::filesystem::exists(folder / other.name())) << "it is to be seen that it was killed";
+  EXPECT_FALSE(std::filesystem::exists(folder / old.name())) << "for a day";
   EXPECT_EQ(parse_live_file_name(std::filesystem::path(own).filename().string())->rank, 2u);
 }
 

@@ -30,6 +30,7 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   const double until_look = !makes_sets ? kOwnLookSeconds : duty_.tells_parts ? kUntoldSeconds : 0;
   const double until_listing = until_look * std::max(1.0, static_cast<double>(duty_.group.count) / kListingGroups);
   parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look, now + until_listing});
+  parts_.back().awaits_nodes = duty_.replaces_on_nodes(step);
 }
 
 /// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
@@ -47,15 +48,17 @@ void PublishedParts::see_what_is_due() {
   }
 }
 
-void PublishedParts::look(const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude) {
+void PublishedParts::look(bool hears_more,
+                          const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude) {
   see_what_is_due();
   for (auto part = parts_.begin(); part != parts_.end();) {
-    std::optional<Status> outcome = outcome_of(*part);
+    std::optional<Status> outcome = outcome_of(*part, hears_more);
     if (!outcome) {
+      if (part->awaits_nodes) return;  // sets are made in their order
       ++part;
       continue;
     }
-    if (!outcome->ok()) part->completion->withdraw().ignore("the next prune removes it");
+    if (!outcome->ok() && !part->report.may_come) part->completion->withdraw().ignore("the next prune removes it");
     part->report.outcome = std::move(*outcome);
     Part done = std::move(*part);
     part = parts_.erase(part);
@@ -63,15 +66,33 @@ void PublishedParts::look(const std::function<void(DrainReport report, const Lev
   }
 }
 
+/// None: that may still be known.
+std::optional<Status> PublishedParts::outcome_before_all_have_theirs(Part& part, bool hears_more) const {
+  const std::string set = duty_.group.set_of(part.report.step).to_string();
+  if (part.state == SetState::given_up) return Status::io_error("another group could not write its part", set);
+  if (hears_more && !progress_.cancelled() && part.state != SetState::cut_off) return std::nullopt;
+  // Other nodes may have come to know it, and have given up their old set.
+  part.report.may_come = true;
+  return Status::io_error("it is not known whether all nodes have their parts of it", set);
+}
+
 /// None: it may still become complete.
-std::optional<Status> PublishedParts::outcome_of(Part& part) {
+std::optional<Status> PublishedParts::outcome_of(Part& part, bool hears_more) {
   const uint64_t step = part.report.step;
   const bool makes_sets = duty_.group.makes_sets();
   const SetState state = part.state;
+  if (part.awaits_nodes) {
+    if (!notes_.were_all_there(step)) return outcome_before_all_have_theirs(part, hears_more);
+    part.awaits_nodes = false;
+    // Others have given up their old set by now, or are about to.
+    part.report.may_come = true;
+    part.since = clock_.seconds();
+  }
   if (state == SetState::complete) return Status();
   // First this, then the look: what another one has completed is there then.
-  const bool hopeless = state == SetState::given_up || progress_.cancelled() || siblings_->any_is_done_with(step);
-  const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
+  const bool is_over = state == SetState::given_up || state == SetState::cut_off;
+  const bool hopeless = is_over || progress_.cancelled() || siblings_->any_is_done_with(step);
+  const bool too_late = clock_.seconds() - part.since > wait_seconds_;
   if (!hopeless && !too_late && !part.is_look_due) return std::nullopt;
   if (makes_sets && duty_.may_save) {
     const Status allowed = duty_.may_save();
@@ -88,6 +109,8 @@ std::optional<Status> PublishedParts::outcome_of(Part& part) {
   if (hopeless) {
     return Status::io_error("another group could not write its part", duty_.group.set_of(step).to_string());
   }
+  // Others, who have more time, may still write theirs.
+  if (too_late && wait_seconds_ < duty_.wait_seconds) part.report.may_come = true;
   return too_late ? std::optional(late(part)) : std::nullopt;
 }
 
@@ -96,7 +119,7 @@ Status PublishedParts::late(const Part& part) const {
   for (const uint32_t ordinal : part.completion->missing()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", duty_.group_name ? duty_.group_name(ordinal) : "");
   }
-  return Status::busy(fmt::format("{} did not write its part of the set within {:.0f} s", names, duty_.wait_seconds),
+  return Status::busy(fmt::format("{} did not write its part of the set within {:.0f} s", names, wait_seconds_),
                       duty_.group.set_of(part.report.step).to_string(), "wait_limit= says how long to wait");
 }
 

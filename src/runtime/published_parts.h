@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -31,10 +32,13 @@ class PublishedParts {
   /// Up to which step nothing more will be tried, if up to `newest` each checkpoint has ended or is one of these.
   uint64_t finished_step(uint64_t newest) const { return empty() ? newest : parts_.front().report.step - 1; }
 
+  /// For the others' parts, in place of the duty's time if that is longer.
+  void wait_at_most(double seconds) { wait_seconds_ = std::min(wait_seconds_, seconds); }
   /// A part was published; `record` is its record.
   void add(DrainReport report, const LevelDuty& levels, SetRecord record);
   /// Sees which sets have all their parts by now, or never will: `conclude` is called for each, with what became of it.
-  void look(const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude);
+  /// `hears_more`: the ranks may still tell each other how far they are.
+  void look(bool hears_more, const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude);
 
   /// A part of ours will not come, for this reason: so nobody waits for it. If the store does not take even that,
   /// others learn of it from the next exchange of all ranks, or give it up in time.
@@ -51,10 +55,12 @@ class PublishedParts {
     double next_look = 0;     ///< for who makes no sets: into the store
     double next_listing = 0;  ///< the same, of all parts
     SetState state = SetState::on_its_way;
-    bool is_look_due = false;  ///< it is time to look into the store, which costs all who share it
+    bool is_look_due = false;   ///< it is time to look into the store, which costs all who share it
+    bool awaits_nodes = false;  ///< CheckpointDuty::replaces_on_nodes(), and it is not known yet that all have theirs
   };
   void see_what_is_due();
-  std::optional<Status> outcome_of(Part& part);
+  std::optional<Status> outcome_of(Part& part, bool hears_more);
+  std::optional<Status> outcome_before_all_have_theirs(Part& part, bool hears_more) const;
   Status late(const Part& part) const;
 
   const Store& store_;
@@ -64,6 +70,7 @@ class PublishedParts {
   Clock& clock_;
   std::optional<GroupSiblings> siblings_;
   std::deque<Part> parts_;
+  double wait_seconds_ = duty_.wait_seconds;
   std::vector<PartName> told_failures_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "comm/agreement.h"
 #include "core/guarded.h"
+#include "level/left_parts.h"
 
 namespace varve {
 
@@ -349,6 +350,7 @@ Result<bool> every_node_has(LevelWorld& world, const Levels& levels, const Resta
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
+  VARVE_TRY(complete_left_parts(levels));
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
   const std::vector<RestartCandidate> selected = select(candidates, selection);
   RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};

@@ -104,62 +104,38 @@ double lag_seconds(const RunState& state, const LevelState& level, double begin)
 namespace {
 double step_value(uint64_t step) { return time_of_step(step).value_or(static_cast<double>(step)); }
 
-/// All that one run tells has its job for a label, so that the files of several runs go together.
-class RunMetrics {
- public:
-  explicit RunMetrics(std::string job) : job_(std::move(job)) {}
-
-  RunMetrics& gauge(std::string_view name, std::string_view help) {
-    metrics_.gauge(name, help);
-    return *this;
-  }
-  RunMetrics& counter(std::string_view name, std::string_view help) {
-    metrics_.counter(name, help);
-    return *this;
-  }
-  RunMetrics& is(double value, Metrics::Labels more = {}) {
-    more.insert(more.begin(), {"job", job_});
-    metrics_.sample(value, more);
-    return *this;
-  }
-  Metrics take() { return std::move(metrics_); }
-
- private:
-  const std::string job_;
-  Metrics metrics_;
-};
-
 double of_count(uint64_t count) { return static_cast<double>(count); }
 
-void tell_costs(RunMetrics& metrics, const RunCosts& costs, const BlockedParts& blocked) {
+void tell_costs(Metrics& metrics, const RunCosts& costs, const BlockedParts& blocked) {
   metrics.counter("varve_run_checkpoints", "Checkpoints, by what became of them; each was begun or skipped.")
-      .is(of_count(costs.snapshot_count), {{"outcome", "begun"}})
-      .is(of_count(costs.persistent_count), {{"outcome", "persistent"}})
-      .is(of_count(costs.skipped_count), {{"outcome", "skipped"}})
-      .is(of_count(costs.failed_count), {{"outcome", "failed"}});
+      .sample(of_count(costs.snapshot_count), {{"outcome", "begun"}})
+      .sample(of_count(costs.persistent_count), {{"outcome", "persistent"}})
+      .sample(of_count(costs.skipped_count), {{"outcome", "skipped"}})
+      .sample(of_count(costs.failed_count), {{"outcome", "failed"}});
   metrics.counter("varve_run_blocked_seconds", "The program waited in its session, by what for.");
   for (size_t i = 0; i < kBlockedCauses; ++i) {
     const auto cause = static_cast<BlockedCause>(i);
-    metrics.is(blocked.of(cause), {{"cause", std::string(blocked_cause_name(cause))}});
+    metrics.sample(blocked.of(cause), {{"cause", std::string(blocked_cause_name(cause))}});
   }
-  metrics.counter("varve_run_snapshot_bytes", "Bytes of this rank's snapshots.").is(of_count(costs.snapshots.bytes));
+  metrics.counter("varve_run_snapshot_bytes", "Bytes of this rank's snapshots.")
+      .sample(of_count(costs.snapshots.bytes));
   metrics.counter("varve_run_raw_bytes", "Bytes of this rank's group that are in sets of the nearest store.")
-      .is(of_count(costs.drains.bytes));
+      .sample(of_count(costs.drains.bytes));
   metrics.counter("varve_run_stored_bytes", "Bytes that were written for them.")
-      .is(of_count(costs.drains.stored_bytes));
+      .sample(of_count(costs.drains.stored_bytes));
   metrics.counter("varve_run_persistent_seconds", "From the begin of checkpoints until they were in the store, in all.")
-      .is(costs.drains.seconds_to_persistent);
+      .sample(costs.drains.seconds_to_persistent);
   const WorkTimes& times = costs.drains.times;
   metrics.counter("varve_run_work_seconds", "What the checkpoint thread and its workers did, in sums over them.")
-      .is(times.read, {{"work", "read"}})
-      .is(times.score, {{"work", "hash"}})
-      .is(times.encode, {{"work", "encode"}})
-      .is(times.write, {{"work", "write"}})
-      .is(times.sync, {{"work", "sync"}})
-      .is(times.starved, {{"work", "none"}});
+      .sample(times.read, {{"work", "read"}})
+      .sample(times.score, {{"work", "hash"}})
+      .sample(times.encode, {{"work", "encode"}})
+      .sample(times.write, {{"work", "write"}})
+      .sample(times.sync, {{"work", "sync"}})
+      .sample(times.starved, {{"work", "none"}});
 }
 
-void tell_levels(RunMetrics& metrics, const RunState& state, double begin) {
+void tell_levels(Metrics& metrics, const RunState& state, double begin) {
   using Value = std::optional<double> (*)(const LevelState&);
   struct Told {
     std::string_view name, help;
@@ -184,39 +160,40 @@ void tell_levels(RunMetrics& metrics, const RunState& state, double begin) {
   for (const Told& told : kTold) {
     told.counts ? metrics.counter(told.name, told.help) : metrics.gauge(told.name, told.help);
     for (const LevelState& level : state.levels) {
-      if (const std::optional<double> value = told.value(level)) metrics.is(*value, {{"level", level.name}});
+      if (const std::optional<double> value = told.value(level)) metrics.sample(*value, {{"level", level.name}});
     }
   }
   metrics.gauge("varve_run_level_lag_seconds", "How much older a level's newest checkpoint is than the run's newest.");
-  for (const LevelState& level : state.levels) metrics.is(lag_seconds(state, level, begin), {{"level", level.name}});
+  for (const LevelState& level : state.levels)
+    metrics.sample(lag_seconds(state, level, begin), {{"level", level.name}});
 }
 }  // namespace
 
 Metrics run_metrics(const RunFacts& facts, const RunCosts& costs, const BlockedParts& blocked, const RunState& state) {
-  RunMetrics metrics(facts.job);
+  Metrics metrics = Metrics::with({{"job", facts.job}});
   metrics.gauge("varve_run_info", "The run: 1.")
-      .is(1, {{"run", facts.run},
-              {"store", facts.store},
-              {"host", facts.host},
-              {"process", std::to_string(facts.process)},
-              {"rank", std::to_string(facts.rank)}});
-  metrics.gauge("varve_run_running", "Whether the run goes on, as far as it could tell.").is(state.ended ? 0 : 1);
+      .sample(1, {{"run", facts.run},
+                  {"store", facts.store},
+                  {"host", facts.host},
+                  {"process", std::to_string(facts.process)},
+                  {"rank", std::to_string(facts.rank)}});
+  metrics.gauge("varve_run_running", "Whether the run goes on, as far as it could tell.").sample(state.ended ? 0 : 1);
   metrics.gauge("varve_run_failed", "Whether the run ended with an error of its checkpoints, or gave them up.")
-      .is(state.failed ? 1 : 0);
-  metrics.gauge("varve_run_ranks", "Ranks of the run.").is(facts.rank_count);
-  metrics.gauge("varve_run_start_timestamp_seconds", "When the session was opened.").is(facts.begin);
-  metrics.gauge("varve_run_updated_timestamp_seconds", "When all this was true.").is(state.updated);
+      .sample(state.failed ? 1 : 0);
+  metrics.gauge("varve_run_ranks", "Ranks of the run.").sample(facts.rank_count);
+  metrics.gauge("varve_run_start_timestamp_seconds", "When the session was opened.").sample(facts.begin);
+  metrics.gauge("varve_run_updated_timestamp_seconds", "When all this was true.").sample(state.updated);
   metrics.gauge("varve_run_end_timestamp_seconds", "When the session ended.");
-  if (state.ended) metrics.is(*state.ended);
+  if (state.ended) metrics.sample(*state.ended);
   metrics.gauge("varve_run_restart_step", "The step from which the run went on.");
-  if (state.restarted) metrics.is(step_value(*state.restarted));
+  if (state.restarted) metrics.sample(step_value(*state.restarted));
   metrics.gauge("varve_run_newest_step", "Step of the newest checkpoint, wherever it is.");
-  if (state.newest) metrics.is(step_value(*state.newest));
+  if (state.newest) metrics.sample(step_value(*state.newest));
   metrics.gauge("varve_run_queue_bytes", "Bytes of this rank's group that are still to be dealt with.")
-      .is(of_count(state.bytes_to_write - std::min(state.bytes_to_write, state.bytes_written)));
+      .sample(of_count(state.bytes_to_write - std::min(state.bytes_to_write, state.bytes_written)));
   tell_costs(metrics, costs, blocked);
   tell_levels(metrics, state, facts.begin);
-  return metrics.take();
+  return metrics;
 }
 
 }  // namespace varve

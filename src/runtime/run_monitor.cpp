@@ -16,8 +16,9 @@
 namespace varve {
 
 namespace {
-/// Between looks at what is new, and between writes for a collector.
-constexpr std::chrono::seconds kLookInterval(2);
+/// Between writes of what happens: what follows sooner goes together.
+constexpr std::chrono::milliseconds kWriteInterval(200);
+/// Between writes for a collector.
 constexpr double kMetricsSeconds = 5;
 /// Of events that wait to be written; of more, the newest are lost, and counted.
 constexpr size_t kEventsMax = 10'000;
@@ -81,6 +82,7 @@ class RunMonitor::Core {
   Metrics last_ VARVE_GUARDED_BY(mutex_);  ///< at the end
   bool tells_ VARVE_GUARDED_BY(mutex_) = false;
   bool ending_ VARVE_GUARDED_BY(mutex_) = false;
+  bool has_news_ VARVE_GUARDED_BY(mutex_) = false;   ///< for the log
   bool is_urgent_ VARVE_GUARDED_BY(mutex_) = false;  ///< what waits is to be written at once
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;
   Thread thread_ VARVE_GUARDED_BY(mutex_);
@@ -90,6 +92,7 @@ class RunMonitor::Core {
   RunFacts facts_;
   MonitorPlaces places_;
   // The thread's alone
+  Moment written_{};
   std::string lines_;  ///< that could not be written yet
   double metrics_written_ = 0;
   bool told_timeline_ = false, told_metrics_ = false;
@@ -136,7 +139,8 @@ void RunMonitor::Core::note(RunEvent event, Change change) {
     // A program may end soon after what failed.
     if (!event.why.empty()) is_urgent_ = true;
     events_.push_back(std::move(event));
-    if (is_urgent_) changed_.notify_all();
+    if (is_urgent_ || !has_news_) changed_.notify_all();
+    has_news_ = true;
   });
   noted.ignore("where there is no memory for it, it is not told");
 }
@@ -208,9 +212,13 @@ void RunMonitor::Core::run() {
 /// Whether it is for the last time.
 bool RunMonitor::Core::wait_for_work() {
   const MutexLock lock(mutex_);
-  const auto has_work = [this]() VARVE_REQUIRES(mutex_) { return ending_ || is_urgent_; };
-  (void)changed_.wait_for(mutex_, kLookInterval, has_work);
-  is_urgent_ = false;
+  const auto is_pressed = [this]() VARVE_REQUIRES(mutex_) { return ending_ || is_urgent_; };
+  const auto has_work = [this]() VARVE_REQUIRES(mutex_) {
+    return ending_ || is_urgent_ || (has_news_ && !places_.timeline.empty());
+  };
+  (void)changed_.wait_for(mutex_, std::chrono::duration<double>(places_.look_seconds), has_work);
+  (void)changed_.wait_until(mutex_, written_ + kWriteInterval, is_pressed);
+  is_urgent_ = has_news_ = false;
   return ending_;
 }
 
@@ -245,6 +253,7 @@ void RunMonitor::Core::compose(Metrics& into) {
 }
 
 void RunMonitor::Core::write(const Draft& draft) {
+  written_ = MonotonicClock::now();
   constexpr size_t kLinesMax = 1_MiB;
   if (!places_.live_file.empty()) {
     // It is there for who looks at a run that lives. One that was killed leaves it.
@@ -290,7 +299,8 @@ void RunMonitor::start(const RunFacts& facts, const MonitorPlaces& places, const
   for (const std::string& level : levels) event.place += (event.place.empty() ? "" : "\n") + level;
   event.count = facts.rank_count;
   event.host = facts.host;
-  event.process = facts.process;
+  event.process.pid = facts.process;
+  if (const Result<ProcessIdentity> own = ProcessIdentity::own(); own.ok()) event.process = *own;
   core_->note(std::move(event), [](RunProgress&) {});
 }
 
@@ -314,6 +324,10 @@ void RunMonitor::note_restart_failed(const Status& why) {
   RunEvent event{.kind = RunEventKind::restart, .tells_blocked = true};
   event.why = why.to_string();
   core_->note(std::move(event), [](RunProgress&) {});
+}
+
+void RunMonitor::note_making(uint64_t step, double begin) {
+  core_->note({.kind = RunEventKind::making, .step = step_text(step), .begin = wall(begin)}, [](RunProgress&) {});
 }
 
 void RunMonitor::note_snapshot(uint64_t step, double begin, bool saves, const Result<SnapshotCost>& cost) {

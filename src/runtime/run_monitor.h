@@ -25,6 +25,7 @@ struct MonitorPlaces {
   std::string live_file;     ///< in the memory of the node, for this user; gone at the end
   std::string metrics_file;  ///< for a collector; stays at the end, and says so
   std::string timeline;      ///< the log
+  double look_seconds = 2;   ///< between writes while nothing happens
   bool any() const { return !live_file.empty() || !metrics_file.empty() || !timeline.empty(); }
 };
 
@@ -36,8 +37,9 @@ struct RunSample {
 };
 
 /// Tells of a run while it goes on: by metrics, and by the log of its timeline. What happens is noted, which takes no
-/// time; a thread of its own writes it down every few seconds. What cannot be written is tried again, and is a warning
-/// once; nothing of a run fails by it, and nothing waits for it, but the end for a moment.
+/// time; a thread of its own writes it down soon, and how far the run is every few seconds. What cannot be written is
+/// tried again, and is a warning once; nothing of a run fails by it, and nothing waits for it, but the end for a
+/// moment.
 class RunMonitor {
  public:
   /// All of these outlive it, but for the thread, which may be left behind in a write that does not come back: it looks
@@ -58,6 +60,8 @@ class RunMonitor {
 
   void note_restart(const std::optional<RestartCandidate>& taken, size_t passed_over);
   void note_restart_failed(const Status& why);
+  /// That there is going to be a snapshot, or none: a run that is killed meanwhile has said so.
+  void note_making(uint64_t step, double begin);
   /// `begin`: by the clock. What it cost, or why there is none.
   void note_snapshot(uint64_t step, double begin, bool saves, const Result<SnapshotCost>& cost);
   void note_skipped(uint64_t step, double begin);

@@ -136,6 +136,21 @@ TEST_F(Monitor, ThatTellsNobodyKnowsNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(std::string(folder_ / ".")));
 }
 
+TEST_F(Monitor, WritesWhatBeginsBeforeAnythingElseHappens) {
+  places_.look_seconds = 3600;
+  start(places_);
+  monitor_.note_making(10, clock_.seconds());
+  const auto is_told = [this] {
+    const std::string log = contents_of(places_.timeline);
+    return log.find("\"making\"") != std::string::npos && log.ends_with('\n');
+  };
+  for (int i = 0; i < 6000 && !is_told(); ++i) sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(is_told()) << "a run that is killed now has not said what it was doing";
+  EXPECT_EQ(events().back()["step"], "10");
+  EXPECT_EQ(events().front()["start_ticks"], ProcessIdentity::own()->start_ticks);
+  monitor_.end("");
+}
+
 TEST_F(Monitor, ShowsALivingRunToItsUserAlone) {
   start(places_);
   struct stat facts {};

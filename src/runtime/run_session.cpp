@@ -115,6 +115,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_TRY(levels_.open());
   VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
   sets_.go_on_from(next_number);
+  VARVE_ASSIGN(number_behind_memory_, number_behind_snapshots(levels_));
 
   FileSystem* const named = environment.sources.files;
   FileSystem& files = named != nullptr ? *named : posix_file_system();
@@ -351,12 +352,14 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   const Result<RunRestart> found = load(selection);
   // What was rejected, under whatever name, is not to be mistaken for what the run makes now.
   const Status turned = found.ok() && (has_copied || !selection.rejected.empty()) ? turn_back() : Status();
+  if (found.ok()) job_sets_.note_on_trial(found->taken ? std::optional(found->taken->step) : std::nullopt);
   const Status started = start_stage_two();
   VARVE_TRY(found.status());
   VARVE_TRY(turned);
   VARVE_TRY(started);
   const RunRestart& restart = *found;
   loaded_ = restart.taken;
+  has_chosen_ = true;
   saved_as_.reset();
   monitor_.note_restart(restart.taken, restart.passed_over);
   // Whether complete sets of earlier steps came before what is in memory alone is not known: a run may have gone back.
@@ -455,6 +458,15 @@ Status RunSession::end_talk() {
   return {};
 }
 
+/// The program goes on from what it has loaded, and cannot reject it any more.
+void RunSession::accept_loaded() {
+  loaded_.reset();
+  job_sets_.note_on_trial(std::nullopt);
+  // What a run that did not ask for it has left in memory was made before.
+  if (!has_chosen_) sets_.go_on_behind(number_behind_memory_);
+  has_chosen_ = true;
+}
+
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   VARVE_TRY(check_running(finished_));
   const BlockedTime::Part waits(blocked_, BlockedCause::other);
@@ -466,7 +478,7 @@ Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
     made = sets_.settle(stage_one_.wait_limit());
   } else {
     made = course_.go_on_to(step);
-    if (made.ok()) loaded_.reset();
+    if (made.ok()) accept_loaded();
     if (made.ok()) made = make_checkpoint(step, wanted, wanted == Persistence::now);
   }
   if (!made.ok()) last_error_ = made;
@@ -496,6 +508,7 @@ double usable(double seconds_left) {
 
 Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool saves) {
   const double begin = world_.clock.seconds();
+  monitor_.note_making(step, begin);
   const Status before = sets_.take_failure(step);
   {
     const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
@@ -536,7 +549,10 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   const Result<SnapshotCost> cost = snapshot();
   monitor_.note_snapshot(step, begin, duty.save, cost);
   Status made = cost.status();
-  if (!made.ok()) stage_one_.memory().group().give_up(step);
+  if (!made.ok()) {
+    stage_one_.memory().group().give_up(step);
+    sets_.note_not_copied(step);
+  }
   makes.reset();
   if (persistence == Persistence::now) {
     const double settle_begin = world_.clock.seconds();
@@ -681,7 +697,8 @@ Status RunSession::wait() {
 // Called by the checkpoint thread
 void RunSession::note_drained(const DrainReport& report) {
   monitor_.note_drained(report);
-  sets_.note_drained(report.step, report.outcome.ok());
+  // What another run may make whole has not failed for good, and a node that has it keeps it.
+  if (report.outcome.ok() || !report.may_come) sets_.note_drained(report.step, report.outcome.ok());
   if (!report.outcome.ok()) {
     ledger_.note_failed();
     return;
@@ -700,6 +717,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   if (finished_) return {};
   const BlockedTime::Part waits(blocked_, BlockedCause::end);
   end_talk().ignore("what follows says what is wrong");
+  accept_loaded();
   const double begin = world_.clock.seconds();
   std::chrono::nanoseconds bounded = bounded_limit(limit);
   if (world_.end) bounded = std::clamp(*world_.end - MonotonicClock::now(), std::chrono::nanoseconds(0), bounded);
@@ -784,12 +802,24 @@ Status RunSession::abandon() {
   return {};
 }
 
+/// By an exception, which may be what ends the other ranks, and waits here. What this rank has a snapshot of is saved
+/// all the same. A leader on another node gets it by messages, and is told by the relay that this is all.
+void RunSession::leave_the_others() {
+  stage_two_.wait_little_for_others();
+  if (stage_one_.plan().crosses_nodes) return;
+  stage_one_.memory().group().give_up(UINT64_MAX);
+  // Threads beside the program that wait for a rank would wait in vain, here and elsewhere.
+  ranks_->revoke();
+}
+
 RunSession::~RunSession() {
   // What it would ask goes first.
   monitor_.let_ask(nullptr);
   if (finished_) return;
-  if (std::uncaught_exceptions() > 0 || have_ended(*ranks_)) {
+  const bool is_thrown = std::uncaught_exceptions() > 0;
+  if (is_thrown || have_ended(*ranks_)) {
     // The other ranks may not come here, or cannot be reached.
+    if (is_thrown) leave_the_others();
     close(Status::cancelled("the program left its session by an exception, or ended its ranks"));
     return;
   }

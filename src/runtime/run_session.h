@@ -97,6 +97,8 @@ class RunSession {
   void note_end(const Status& settled);
   std::string newest_place() const;
   void note_drained(const DrainReport& report);
+  void accept_loaded();
+  void leave_the_others();
   void close(const Status& outcome);
   void note_ended(const Status& outcome);
   void start_monitor(FileSystem& files);
@@ -126,6 +128,9 @@ class RunSession {
   /// The last checkpoint, where the time was too short to save it: it stays in memory, also when the run has ended.
   std::optional<uint64_t> memory_alone_;
   bool gave_up_saving_ = false;  ///< for that, on all ranks
+  /// Where the program goes on without a restart(), its sets have at least this number.
+  uint64_t number_behind_memory_ = 1;
+  bool has_chosen_ = false;  ///< what to go on from, or that it begins anew
   RunNote note_;
   Status last_error_;     ///< of due() and checkpoint() themselves
   bool finished_ = true;  ///< or not open yet

@@ -124,6 +124,8 @@ void SetsUnderWay::note_copied(uint64_t step, const LevelDuty& duty) {
   copied_ = step;
 }
 
+void SetsUnderWay::note_not_copied(uint64_t step) { world_.sets.note_own(step, false); }
+
 /// The failure of a step before `step` that nobody was told of. That of `step` itself, which another rank may have
 /// given up before this one began it, is for the next call: so a call tells the same on each rank.
 Status SetsUnderWay::take_failure(uint64_t step) {
@@ -168,9 +170,12 @@ std::optional<Status> SetsUnderWay::part_outcome(uint64_t step) const {
   if (news && news->finished_step && *news->finished_step >= step) return outcome_of(step);
   for (uint32_t i = 0; i < memory.slot_count(); ++i) {
     const SlotNews slot = memory.slot(i);
-    if (slot.step == step && slot.state == SlotState::drained) return slot.outcome;
+    if (slot.step != step || slot.state == SlotState::empty) continue;
+    return slot.state == SlotState::drained ? std::optional(slot.outcome) : std::nullopt;
   }
-  return std::nullopt;
+  // Only a slot that the thread has given back is taken for a later snapshot. The set may wait for other nodes' parts,
+  // which the ranks tell each other of once all have come here.
+  return news && news->failed_step && *news->failed_step >= step ? news->last_error : Status();
 }
 
 Status SetsUnderWay::await_part(uint64_t step, nanoseconds limit) const {
@@ -196,19 +201,25 @@ Status SetsUnderWay::settle(nanoseconds limit) {
   const auto begin = MonotonicClock::now();
   const Status part = agree(world_.ranks, last_ ? await_part(last_->step, limit) : Status());
   if (!part.ok()) {
-    // The set will never be complete, and the groups that have written their parts need not wait for it.
-    if (last_ && part.code() != StatusCode::busy) stage_two_.note_set(last_->step, SetState::given_up);
+    // Of those before it all parts may be there.
+    const Status told = talk();
+    // The set will never be complete, and the groups that have written their parts need not wait for it. If the ranks
+    // cannot talk, that is not known: some may have heard, before the others could not, that all parts are there.
+    const SetState state = told.ok() ? SetState::given_up : SetState::cut_off;
+    if (last_ && part.code() != StatusCode::busy) stage_two_.note_set(last_->step, state);
     return part;
   }
   // All ranks have come to know that all parts are there, and the makers of sets what they say.
   VARVE_TRY(talk());
   Status whole;
-  if (last_) stage_two_.note_set(last_->step, SetState::all_there);
   if (last_ && stage_two_.makes_sets()) {
     const nanoseconds waited = MonotonicClock::now() - begin;
     whole = stage_one_.memory().group().wait_for_step(last_->step, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(last_->step);
   }
+  // A rank that has no snapshot of it waits for the one before; and a node's own set may be there all the same.
+  if (whole.ok() && last_ && world_.sets.is_never_complete(last_->step))
+    whole = Status::io_error(fmt::format("not all ranks have saved step {}", last_->step));
   whole = agree(world_.ranks, whole);
   if (last_ && whole.ok()) {
     world_.sets.note_complete(last_->step);

@@ -54,6 +54,8 @@ class SetsUnderWay {
   LevelDuty begin(uint64_t step, bool must_last, bool everywhere);
   /// There is a snapshot of it.
   void note_copied(uint64_t step, const LevelDuty& duty);
+  /// There is none on this rank: so its group has no part of the set. Its thread may come to know that much later.
+  void note_not_copied(uint64_t step);
   /// What became of checkpoints before since this was asked last: OK, or the last failure of the own group.
   Status take_failure(uint64_t step);
   /// All ranks have been told of this outcome of `step`, or of the last set.

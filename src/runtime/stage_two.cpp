@@ -67,6 +67,7 @@ CheckpointDuty StageTwo::make_duty() const {
     duty.group.ordinal = plan.own_of_node();
     duty.group.count = static_cast<uint32_t>(plan.groups_of_node().size());
     duty.origin = SetOrigin{world_.run, world_.ranks.rank_count()};
+    duty.has_other_nodes = plan.nodes.size() > 1;
   }
   duty.tells_parts = duty.group.count > 1 && world_.ranks.concurrent();
   duty.save.scheme = settings_.saving.scheme;
@@ -150,6 +151,10 @@ std::vector<uint32_t> StageTwo::leaders_there() const {
 
 void StageTwo::cancel() {
   if (thread_) thread_->cancel();
+}
+
+void StageTwo::wait_little_for_others() {
+  if (thread_) thread_->wait_little_for_others();
 }
 
 void StageTwo::hurry(bool waits) {

@@ -46,6 +46,7 @@ class StageTwo {
   void note_set(uint64_t step, SetState state);
   void note_parts(uint64_t step, std::vector<ByteVector> parts);
   void cancel();
+  void wait_little_for_others();
   /// While it exists, the program waits for stage 2.
   class Hurry {
    public:

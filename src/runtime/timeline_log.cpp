@@ -18,6 +18,7 @@ std::string_view run_event_name(RunEventKind kind) {
   switch (kind) {
     case RunEventKind::open: return "open";
     case RunEventKind::restart: return "restart";
+    case RunEventKind::making: return "making";
     case RunEventKind::checkpoint: return "checkpoint";
     case RunEventKind::skipped: return "skipped";
     case RunEventKind::waited: return "waited";
@@ -67,7 +68,10 @@ std::string run_event_line(const RunEvent& event, std::string_view run) {
     json["levels"] = lines_of(event.place);
     put(json, "ranks", event.count);
     put(json, "host", event.host);
-    put(json, "process", uint64_t{event.process});
+    put(json, "process", uint64_t{event.process.pid});
+    if (event.process.start_ticks != 0) json["boot"] = event.process.boot.hex();
+    put(json, "pid_namespace", event.process.pid_namespace);
+    put(json, "start_ticks", event.process.start_ticks);
   } else {
     put(json, event.kind == RunEventKind::restart ? "from" : "level", event.place);
     put(json, event.kind == RunEventKind::restart ? "passed_over" : "lost", event.count);

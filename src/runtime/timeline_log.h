@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/process_identity.h"
 #include "core/quantity.h"
 #include "core/work_meter.h"
 #include "runtime/blocked_time.h"
@@ -17,6 +18,7 @@ namespace varve {
 enum class RunEventKind : uint8_t {
   open,
   restart,
+  making,      ///< the program began to make a checkpoint
   checkpoint,  ///< there is a snapshot, or there could be none
   skipped,
   waited,    ///< for the store, at the program's wish
@@ -51,7 +53,7 @@ struct RunEvent {
   std::string why{};             ///< what went wrong, or how it ended
   uint64_t count = 0;            ///< of `open`: ranks; of `restart`: newer ones passed over; of `end`: events lost
   std::string host{};            ///< of `open`
-  uint32_t process = 0;          ///< of `open`
+  ProcessIdentity process{};     ///< of `open`
 };
 
 /// As the log has it: one JSON object, and the newline.

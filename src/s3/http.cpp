@@ -185,7 +185,9 @@ Status out_of_memory() { return Status::resource_limit("there is no memory for a
 
 class CurlTransport final : public HttpTransport {
  public:
-  CurlTransport(const CurlLibrary& curl, const CurlOptions& options) : curl_(curl), options_(options) {}
+  CurlTransport(const CurlLibrary& curl, const CurlOptions& options) : curl_(curl), options_(options) {
+    idle_.reserve(options_.connections_max);  // none gets lost when it is given back
+  }
 
   HttpReply exchange(const HttpRequest& request) override {
     HttpReply reply;
@@ -194,7 +196,10 @@ class CurlTransport final : public HttpTransport {
       reply.failure = taken.status();
       return reply;
     }
-    if (const Status done = perform(**taken, request, reply); reply.failure.ok()) reply.failure = done;
+    const Status done = run_guarded([&] { return perform(**taken, request, reply); });
+    if (reply.failure.ok()) reply.failure = done;
+    // Its options point to what is gone. Connections and what else was learned stay.
+    curl_.easy_reset((*taken)->handle.get());
     give_back(*std::move(taken));
     return reply;
   }
@@ -210,8 +215,6 @@ class CurlTransport final : public HttpTransport {
     long status = 0;
     curl_.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     reply.status = static_cast<int>(status);
-    // They point to what is gone when this returns. Connections and what else was learned stay.
-    curl_.easy_reset(handle);
     if (code == CURLE_OK) {
       reached_.store(true, std::memory_order_relaxed);
       return {};
@@ -321,8 +324,9 @@ class CurlTransport final : public HttpTransport {
     }
     Handle handle(curl_.easy_init(), {&curl_});
     if (!handle) return out_of_memory();
+    auto connection = std::make_unique<Connection>(std::move(handle));
     ++connections_;
-    return std::make_unique<Connection>(std::move(handle));
+    return connection;
   }
 
   void give_back(std::unique_ptr<Connection> connection) {

@@ -244,11 +244,17 @@ std::optional<std::string> S3Client::find_equal(const std::string& key, ByteSpan
   return there->etag;
 }
 
-Status S3Client::remove(const std::string& key) {
-  VARVE_TRY(check_s3_key(key));
-  const S3Answer answer = requests_.send(
-      {.verb = S3Verb::remove, .key = key, .query = {}, .headers = {}, .body = {}, .into = {}, .check = {}});
-  return answer.reply.status == 404 && answer.code != "NoSuchBucket" ? Status() : answer.status;
+Status S3Client::remove(const std::string& key) { return remove_noting(key, {}).status; }
+
+S3Outcome S3Client::remove_as_of(const std::string& key, int64_t signed_at) { return remove_noting(key, signed_at); }
+
+S3Outcome S3Client::remove_noting(const std::string& key, std::optional<int64_t> signed_at) {
+  if (const Status sound = check_s3_key(key); !sound.ok()) return {sound};
+  S3Call call{.verb = S3Verb::remove, .key = key, .query = {}, .headers = {}, .body = {}, .into = {}, .check = {}};
+  call.signed_at = signed_at;
+  const S3Answer answer = requests_.send(call);
+  const bool was_gone = answer.reply.status == 404 && answer.code != "NoSuchBucket";
+  return {was_gone ? Status() : answer.status, answer.repeated};
 }
 
 Status S3Client::remove_many(std::span<const std::string> keys) {

@@ -95,6 +95,8 @@ class S3Client {
 
   /// Removes an object; OK also if there is none.
   Status remove(const std::string& key);
+  /// The same, with `signed_at` as S3Call's.
+  S3Outcome remove_as_of(const std::string& key, int64_t signed_at);
   /// The same for many, a thousand with each request. Some may be gone also if this fails.
   Status remove_many(std::span<const std::string> keys);
 
@@ -151,6 +153,7 @@ class S3Client {
   /// `repeated`: as S3Outcome's.
   Result<std::string> put_noting(const std::string& key, ByteSpan bytes, const S3Condition& condition,
                                  std::optional<int64_t> signed_at, bool& repeated);
+  S3Outcome remove_noting(const std::string& key, std::optional<int64_t> signed_at);
   Result<std::string> put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag,
                                     std::optional<int64_t> signed_at, bool& repeated);
   S3Answer send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,

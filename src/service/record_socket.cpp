@@ -43,7 +43,7 @@ void RecordSocket::gather() {
 
 void RecordSocket::rest() {
   wake_at(1);
-  leave_memory(std::move(input_.bytes));
+  if (!has_input()) leave_memory(std::move(input_.bytes));
   leave_memory(std::move(output_.bytes));
 }
 

@@ -28,8 +28,8 @@ class RecordSocket {
   void wake_at(size_t bytes);
   /// Whether something can be had without waiting.
   bool has_input() const { return input_.begin < input_.end; }
-  /// When all input is taken and all output is on its way, before a long wait: wakes at the first byte, and leaves its
-  /// memory to other sockets that the calling thread uses.
+  /// When all output is on its way, before a long wait: wakes at the first byte, and leaves its memory, but for input
+  /// that is not taken yet, to other sockets that the calling thread uses.
   void rest();
 
  private:

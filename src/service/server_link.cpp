@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/guarded.h"
 #include "core/sync.h"
 #include "service/socket.h"
 
@@ -247,7 +248,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
       return connection;
     }
   }
-  Result<std::unique_ptr<ServerConnection>> connection = connect();
+  Result<std::unique_ptr<ServerConnection>> connection = run_guarded([this] { return connect(); });
   if (!connection.ok()) drop(nullptr);
   return connection;
 }
@@ -297,7 +298,8 @@ Status ServerLink::with_connection(const std::function<Status(ServerConnection&,
   bool again = false;
   return repeat([&]() -> Status {
     VARVE_ASSIGN(std::unique_ptr<ServerConnection> connection, take());
-    const Status acted = act(*connection, again);
+    // Also where there is no memory for it: a connection that is lent for ever would be one less.
+    const Status acted = run_guarded([&] { return act(*connection, again); });
     if (!acted.ok()) {
       again = true;
       drop(std::move(connection));

@@ -213,7 +213,9 @@ class ServerLink {
   const UniqueId& server() const { return server_; }
 
  private:
-  ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
+  ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {
+    idle_.reserve(options_.connections_max);  // none gets lost when it is given back
+  }
   Status prepare_tls();
   void note_names(std::initializer_list<std::string_view> paths, const UniqueId& run);
   /// Says that the server cannot be reached, because of `failure`.

@@ -69,7 +69,7 @@ class ByteStream {
   virtual UniqueFd take_descriptor() { return {}; }
   /// Whether something has come that was not read yet, and that no look at the socket shows.
   virtual bool has_input() const { return false; }
-  /// Before a long wait for the socket, once read_some_now() has nothing: gives back what memory it can do without.
+  /// Before a long wait: gives back what memory it can do without. What has come and was not read yet stays.
   virtual void rest() {}
 };
 

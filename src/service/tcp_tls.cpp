@@ -124,7 +124,7 @@ int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t*
 
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(UniqueFd socket, Ssl ssl) : socket_(std::move(socket)), records_(socket_.get()), ssl_(std::move(ssl)) {}
+  TlsStream(int socket, Ssl ssl) : socket_(socket), records_(socket), ssl_(std::move(ssl)) {}
   /// False: there is no memory.
   bool connect() {
     BIO* const bio = make_bio(records_);
@@ -132,6 +132,8 @@ class TlsStream final : public ByteStream {
     SSL_set_app_data(ssl_.get(), &key_);
     return bio != nullptr;
   }
+  /// Makes the socket its own.
+  void take(UniqueFd socket) { own_socket_ = std::move(socket); }
   /// By which key the other side has shown itself, after shake_hands().
   size_t key() const { return key_; }
   ~TlsStream() override {
@@ -187,7 +189,7 @@ class TlsStream final : public ByteStream {
     return flush(deadline);
   }
 
-  bool takes_output() const override { return is_writable(socket_.get()); }
+  bool takes_output() const override { return is_writable(socket_); }
 
   bool has_input() const override { return holds_input() || records_.has_input(); }
 
@@ -220,7 +222,7 @@ class TlsStream final : public ByteStream {
   Status flush(Deadline deadline) {
     while (records_.flush() < 0) {
       if (errno != EAGAIN) return Status::io_error(std::strerror(errno));
-      VARVE_TRY(wait_for(socket_.get(), POLLOUT, deadline));
+      VARVE_TRY(wait_for(socket_, POLLOUT, deadline));
     }
     return {};
   }
@@ -231,7 +233,7 @@ class TlsStream final : public ByteStream {
     while (true) {
       VARVE_ASSIGN(const short awaited, attempt(act));
       if (awaited == 0) return {};
-      VARVE_TRY(wait_for(socket_.get(), awaited, deadline));
+      VARVE_TRY(wait_for(socket_, awaited, deadline));
     }
   }
 
@@ -251,7 +253,8 @@ class TlsStream final : public ByteStream {
     }
   }
 
-  const UniqueFd socket_;
+  const int socket_;
+  UniqueFd own_socket_;  ///< the same, once the other side has shown who it is
   RecordSocket records_;
   const Ssl ssl_;  ///< goes before what it writes to
   size_t key_ = 0;
@@ -288,11 +291,11 @@ class OpenSslParty final : public TlsParty {
     return {};
   }
 
-  Result<SecureStream> shake_hands(UniqueFd socket, Deadline deadline) const override {
+  Result<SecureStream> shake_hands(UniqueFd&& socket, Deadline deadline) const override {
     ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
     Ssl ssl(SSL_new(context_.get()));
     if (!ssl) return Status::internal("TLS cannot be set up: " + last_error());
-    auto stream = std::make_unique<TlsStream>(std::move(socket), std::move(ssl));
+    auto stream = std::make_unique<TlsStream>(socket.get(), std::move(ssl));
     if (!stream->connect()) return Status::internal("TLS cannot be set up: " + last_error());
     const Status done = stream->shake_hands(role_, deadline);
     if (done.code() == StatusCode::permission_denied) {
@@ -300,6 +303,7 @@ class OpenSslParty final : public TlsParty {
                     "", Remedy::share_key_file);
     }
     VARVE_TRY(done);
+    stream->take(std::move(socket));
     const size_t key = stream->key();
     return SecureStream{std::move(stream), key};
   }

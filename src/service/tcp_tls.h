@@ -24,9 +24,9 @@ class TlsParty {
   /// not, has the first. unsupported: this build has no TLS.
   static Result<std::unique_ptr<TlsParty>> create(Role role, std::vector<SharedKey> keys);
   virtual ~TlsParty() = default;
-  /// Takes a connected socket. permission_denied: the other side does not share the key. io_error: the connection
-  /// failed, or the other side took too long.
-  virtual Result<SecureStream> shake_hands(UniqueFd socket, Deadline deadline) const = 0;
+  /// Takes a connected socket, unless it fails: then that stays its owner's, and open. permission_denied: the other
+  /// side does not share the key. io_error: the connection failed, or the other side took too long.
+  virtual Result<SecureStream> shake_hands(UniqueFd&& socket, Deadline deadline) const = 0;
 };
 
 }  // namespace varve

@@ -92,6 +92,18 @@ TEST(TlsStream, GivesTheBeginOfALargeMessageBeforeTheRestIsThere) {
   writer.join();
 }
 
+TEST(TlsStream, KeepsWhatHasComeAndIsNotReadYetWhenItRests) {
+  Streams streams;
+  const ByteVector sent = random_bytes(50'000, 1);
+  const std::array<ByteSpan, 1> parts{ByteSpan(sent)};
+  ASSERT_TRUE(streams.client->write(parts, after_seconds(kPatienceSeconds)).ok());
+  ByteVector got(sent.size());
+  ASSERT_TRUE(read_all(*streams.server, MutableByteSpan(got).first(10), kPatienceSeconds).ok());
+  streams.server->rest();
+  ASSERT_TRUE(read_all(*streams.server, MutableByteSpan(got).subspan(10), kPatienceSeconds).ok());
+  EXPECT_TRUE(got == sent);
+}
+
 /// Two ends whose bytes pass through the test's hands.
 struct RelayedStreams {
   std::unique_ptr<ByteStream> client, server;

@@ -17,22 +17,18 @@ Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(Backend& backend, const
 }
 
 Status ArenaWriter::start(Backend& backend) {
-  VARVE_TRY(make_buffers());
+  VARVE_TRY(make_buffer());
   VARVE_ASSIGN(object_, backend.put(path_, {.direct = options_.direct}));
   ByteVector raw;
   encode_arena_header(header_, raw);
   return put(raw);
 }
 
-Status ArenaWriter::make_buffers() {
-  const MutexLock lock(mutex_);
-  idle_.resize(std::max(2u, options_.buffer_count));
-  for (Buffer& buffer : idle_) {
-    buffer.block = AlignedBlock(options_.buffer_bytes);
-    if (buffer.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
-  }
-  filling_ = std::move(idle_.back());
-  idle_.pop_back();
+Status ArenaWriter::make_buffer() {
+  filling_ = {};
+  filling_.block = AlignedBlock(options_.buffer_bytes);
+  if (filling_.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
+  ++buffer_count_;
   return {};
 }
 
@@ -103,6 +99,7 @@ Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSp
 }
 
 Status ArenaWriter::put(ByteSpan bytes, const std::shared_ptr<const void>& keeper) {
+  if (filling_.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
   next_offset_ += bytes.size();
   while (!bytes.empty()) {
     size_t part = std::min<size_t>(bytes.size(), options_.buffer_bytes - filling_.used);
@@ -119,27 +116,42 @@ Status ArenaWriter::put(ByteSpan bytes, const std::shared_ptr<const void>& keepe
 }
 
 Status ArenaWriter::flush_buffer() {
-  // A write that bypasses the cache is a whole number of blocks; seal() cuts off what the last one has too much.
-  const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-  std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
   if (options_.background) start_writers();
   const uint64_t next_offset = filling_.offset + filling_.used;
-  Status written;
-  if (writers_.empty()) {
-    written = write(filling_, whole, 1);
-  } else {
-    filling_.used = whole;
-    const MutexLock lock(mutex_);
-    pending_.push_back(std::move(filling_));
-    changed_.notify_all();
-    while (idle_.empty()) changed_.wait(mutex_);
-    filling_ = std::move(idle_.back());
-    idle_.pop_back();
-    written = write_status_;
-  }
+  const Status written = hand_out();
+  if (filling_.block.empty()) VARVE_TRY(take_buffer());
   filling_.offset = next_offset;
   filling_.used = 0;
   return written;
+}
+
+/// Writes the buffer, or has it written if there are threads for that: then it is gone.
+Status ArenaWriter::hand_out() {
+  // A write that bypasses the cache is a whole number of blocks; seal() cuts off what the last one has too much.
+  const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+  std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
+  if (writers_.empty()) return write(filling_, whole, 1);
+  filling_.used = whole;
+  const MutexLock lock(mutex_);
+  pending_.push_back(std::move(filling_));
+  filling_ = {};
+  changed_.notify_all();
+  return write_status_;
+}
+
+/// Small arenas need one or two: more are made only while those are being written.
+Status ArenaWriter::take_buffer() {
+  {
+    const MutexLock lock(mutex_);
+    const bool may_make = buffer_count_ < std::max(2u, options_.buffer_count);
+    while (idle_.empty() && !may_make) changed_.wait(mutex_);
+    if (!idle_.empty()) {
+      filling_ = std::move(idle_.back());
+      idle_.pop_back();
+      return {};
+    }
+  }
+  return make_buffer();
 }
 
 /// `writing`: how many threads do, with this one.
@@ -198,7 +210,7 @@ Status ArenaWriter::seal() {
   ByteVector footer;
   encode_arena_footer({header_.arena.tag(), index_offset, next_offset_ + kArenaFooterBytes}, footer);
   VARVE_TRY(put(footer));
-  if (filling_.used > 0) VARVE_TRY(flush_buffer());
+  if (filling_.used > 0) VARVE_TRY(hand_out());
   VARVE_TRY(wait_for_writers());
   const WorkMeter::Timer timer(WorkKind::sync, 0);
   return object_->seal(next_offset_);

@@ -59,11 +59,13 @@ class ArenaWriter {
   ArenaWriter(std::string path, const ArenaHeader& header, ArenaWriterOptions options)
       : path_(std::move(path)), header_(header), options_(options) {}
   Status start(Backend& backend);
-  Status make_buffers();
+  Status make_buffer();
   Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body,
                                 const std::shared_ptr<const void>& keeper = nullptr);
   Status put(ByteSpan bytes, const std::shared_ptr<const void>& keeper = nullptr);
   Status flush_buffer();
+  Status hand_out();
+  Status take_buffer();
   Status write(Buffer& buffer, size_t bytes, size_t writing);
   void start_writers();
   Status wait_for_writers();
@@ -76,6 +78,7 @@ class ArenaWriter {
   ArenaIndex index_;
   uint64_t next_offset_ = 0;
   Buffer filling_;
+  unsigned buffer_count_ = 0;  ///< that were made
 
   Mutex mutex_;
   ConditionVariable changed_;

@@ -141,17 +141,25 @@ Status WriterLease::prepare_of_settled(const SetRecord& record) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
                                   Remedy::lay_more_ranks_together);
   }
+  return prepare_of_settled(record, raw);
+}
+
+Status WriterLease::prepare_of_settled(const SetRecord& record, ByteSpan encoded) {
   prepared_ = record;
-  const Status written = record_->rewrite(raw);
+  const Status written = record_->rewrite(encoded);
   return written.code() == StatusCode::not_found ? lost_status(record.name) : written;
 }
 
 Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
-  const Catalog catalog(store_);
-  Backend& backend = store_.backend();
   if (if_exists == IfExists::replace) {
     VARVE_TRY(Remarks(store_).check_may_replace(name, prepared_ ? &*prepared_ : nullptr));
   }
+  return publish(name, if_exists);
+}
+
+Status WriterLease::publish(const SetName& name, IfExists if_exists) {
+  const Catalog catalog(store_);
+  Backend& backend = store_.backend();
   const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
   if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),

@@ -72,7 +72,12 @@ class WriterLease {
   Status prepare(const SetRecord& record);
   /// prepare(), where the names of all arenas that the record needs are durable.
   Status prepare_of_settled(const SetRecord& record);
+  /// The same of a record that is to be committed byte for byte as it was encoded before.
+  Status prepare_of_settled(const SetRecord& record, ByteSpan encoded);
   Status commit_prepared(const SetName& name, IfExists if_exists);
+  /// The same of a set that was lost and is made as it was, in the place of whatever has its name; also if that is
+  /// pinned: the pin keeps what it holds.
+  Status commit_rebuilt(const SetName& name) { return publish(name, IfExists::replace); }
 
   /// Publishes a part of a set instead. already_exists if that part is there already; busy if the lease was taken away.
   Status publish_part(const PartName& name, const SetRecord& record, PartSync sync = PartSync::at_once);
@@ -80,6 +85,7 @@ class WriterLease {
  private:
   /// Shows every few seconds that the writer is alive.
   void beat();
+  Status publish(const SetName& name, IfExists if_exists);
 
   WriterLease(const Store& store, const UniqueId& id) : store_(store), id_(id) {}
 

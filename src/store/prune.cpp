@@ -379,6 +379,24 @@ class Pruner {
            std::any_of(sets->begin(), sets->end(), [&](const SetName& set) { return names.contains(set.key()); });
   }
 
+  /// Whether somebody is about to make what protects other nodes: his lease says what a set needs that is there already
+  /// (COMMIT.md, "Protecting the sets of nodes"). Nobody does in a bucket, where leases may outlive their commits.
+  bool is_protecting() const {
+    if (backend_.records().late_commit_seconds() > 0) return false;
+    const auto writers = leases();
+    if (!writers.ok()) return true;
+    return std::any_of(writers->begin(), writers->end(), [this](const auto& lease) {
+      const Result<std::optional<SetRecord>> record = record_in_lease(store_, lease.first);
+      if (!record.ok()) return record.status().code() != StatusCode::not_found;
+      if (!*record) return false;
+      const Result<SetRecord> set = Catalog(store_).read((*record)->name);
+      if (!set.ok()) return set.status().code() != StatusCode::not_found;
+      const std::string path = join_path(store_.writers_path(), lease.first);
+      return encode_set_record(*set, store_.score()) == encode_set_record(**record, store_.score()) &&
+             backend_.status(path).status().code() != StatusCode::not_found;  // else it has just become the set
+    });
+  }
+
   using Marks = std::map<ArenaId, std::unique_ptr<HeldRecord>>;
 
   /// Marks the chosen arenas, which become victims. Returns the marks that were not there.
@@ -515,6 +533,11 @@ class Pruner {
     VARVE_TRY(remove_arenas(dead));
     for (const ArenaId& id : dead) untold_.erase(id);
     VARVE_TRY(tell_unaware(untold_, {}));
+    // Asked once more: who has begun to protect them before they were marked is seen, or what he has made; and whoever
+    // begins after that relies on none that is marked.
+    if (!rest.empty() && (is_protecting() || protects_arenas())) {
+      std::erase_if(rest, [this](const ArenaId& id) { return is_whole(id); });
+    }
     if (rest.empty()) return {};
     Evacuation evacuation(store_, needs, progress_);
     VARVE_TRY(evacuation.find_homes());
@@ -560,6 +583,22 @@ class Pruner {
   bool is_dead(const ArenaId& id, const Needs& needs) const {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     return arena.ok() && (*arena)->index_status().ok() && needed_bytes(**arena, needs) == 0;
+  }
+
+  /// Whether it may be what other nodes rely on. One that is damaged is lost to them already, and is marked for that:
+  /// by an empty mark, as prunes that are killed leave some, too.
+  bool is_whole(const ArenaId& id) const {
+    const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    const StatusCode opened = arena.status().code();
+    if (opened == StatusCode::not_found) return false;  // there is the mark alone, which is to go
+    const Result<FileStatus> marked = backend_.status(join_path(store_.condemned_path(), id.hex()));
+    if (marked.ok() && marked->bytes > 0) return true;
+    bool whole = opened != StatusCode::corrupt;
+    const auto note = [&](const Status& damage, std::optional<Score>) {
+      whole = whole && damage.code() != StatusCode::corrupt;
+    };
+    if (arena.ok()) (*arena)->verify(/*deep=*/true, note, progress_);
+    return whole;
   }
 
   Status remove_arenas(const std::set<ArenaId>& ids) {

@@ -41,7 +41,8 @@ struct PruneOptions {
   bool dry_run = false;  ///< only say what would be dropped
   /// Arenas of which less than this share is still needed are rewritten. What lies in several arenas is needed in one
   /// of them only. 0: no arena is touched as long as a set needs anything of it, nor are arenas merged. So it is in
-  /// any case where the store has what protects the sets of other nodes.
+  /// any case where the store has what protects the sets of other nodes; also of what is marked already, unless it is
+  /// damaged.
   double live_share_min = 0.5;
   /// Arenas smaller than this are merged where there are many; if wait_seconds > 0, since who cannot wait for writers
   /// would leave them marked, so that nobody refers to what they have.

@@ -189,6 +189,64 @@ TEST_F(Prune, RewritesNothingWhereArenasProtectOtherNodes) {
   EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
 }
 
+TEST_F(Prune, EmptiesNoArenaOnWhichOtherNodesRelySinceItWasMarked) {
+  save({"a", 1}, numbers_between(1, 100));
+  const std::string arena = store->arena_path(store->list_arenas().value().at(0));
+  save({"a", 2}, {3, 50, 99});
+  {
+    // It is marked, and left to the next prune, as a writer is at work.
+    SetMaker writer(*store);
+    drop({"a", 1});
+    PruneOptions options = at_once();
+    options.silence_seconds = kLeaseSilenceSeconds;
+    EXPECT_EQ(prune(options).waiting_arenas, 1u);
+  }
+  ASSERT_TRUE(fs.create_directory("/s/redundancy").ok());
+  ASSERT_TRUE(fs.create_directory("/s/redundancy/a@2").ok());
+  PruneReport report = prune();
+  EXPECT_EQ(report.removed_arenas, 0u);
+  EXPECT_EQ(report.rewritten_packs, 0u);
+  EXPECT_TRUE(fs.stat(arena).ok());
+  EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
+  // Nobody relies on it any more.
+  ASSERT_TRUE(fs.remove_directory("/s/redundancy/a@2").ok());
+  report = prune();
+  EXPECT_EQ(report.removed_arenas, 1u);
+  EXPECT_GT(report.rewritten_packs, 0u);
+  EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
+  EXPECT_EQ(entries(store->condemned_path()), 0u);
+}
+
+TEST_F(Prune, RemovesTheMarkOfAnArenaThatIsGoneAlsoWhereOthersProtectOtherNodes) {
+  save({"a", 2}, {3, 50, 99});
+  ASSERT_TRUE(fs.create_directory("/s/redundancy").ok());
+  ASSERT_TRUE(fs.create_directory("/s/redundancy/a@2").ok());
+  const std::string mark = join_path(store->condemned_path(), UniqueId::random()->hex());
+  ASSERT_TRUE(fs.create(mark).value()->write_at(0, as_bytes("end 0\n")).ok());
+  prune();
+  EXPECT_FALSE(fs.stat(mark).ok());
+  EXPECT_EQ(store->list_arenas().value().size(), 1u);
+}
+
+TEST_F(Prune, EmptiesADamagedArenaAlsoWhereOthersProtectOtherNodes) {
+  save({"a", 1}, numbers_between(1, 100));
+  const ArenaId id = store->list_arenas().value().at(0);
+  save({"a", 2}, {3, 50, 99});
+  drop({"a", 1});
+  ASSERT_TRUE(fs.create_directory("/s/redundancy").ok());
+  ASSERT_TRUE(fs.create_directory("/s/redundancy/a@2").ok());
+  // It has a bit in a pack that nobody needs.
+  ByteVector raw = read_file(fs, store->arena_path(id), 64_MiB).value();
+  raw.at(raw.size() / 4) ^= std::byte{1};
+  ASSERT_TRUE(fs.remove(store->arena_path(id)).ok());
+  ASSERT_TRUE(fs.create(store->arena_path(id)).value()->write_at(0, raw).ok());
+  ASSERT_TRUE(fs.create(join_path(store->condemned_path(), id.hex())).ok());
+  store->drop_arena_cache();
+  EXPECT_EQ(prune().removed_arenas, 1u);
+  EXPECT_TRUE(holds({"a", 2}, {3, 50, 99}));
+  EXPECT_TRUE(whole());
+}
+
 TEST_F(Prune, RewritesAlsoWhereNobodyMayAskWhetherArenasProtectOtherNodes) {
   struct Server final : ForwardingFileSystem {
     using ForwardingFileSystem::ForwardingFileSystem;

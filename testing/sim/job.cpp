@@ -222,6 +222,18 @@ void Job::forget(const std::function<bool(uint64_t step)>& such) {
   }
 }
 
+/// The program has gone back to this step, and makes later ones anew. In the nodes' own stores each of these stays
+/// until the new one is on all nodes, or something later: so what was promised there is, until something newer is.
+/// Where there is memory, what is made anew of the step itself may have come before.
+void Job::forget_behind(uint64_t step) {
+  const auto such = [step](uint64_t later) { return later > step; };
+  const size_t nearest = nearest_store().ordinal;
+  const bool stays = nearest_store().of_node() && nearest == 0;
+  const auto reported = promises_.levels()[nearest].reported;
+  forget(such);
+  if (stays) promises_.levels()[nearest].reported = reported;
+}
+
 void Job::note_loss(Loss loss, uint32_t lost_nodes) {
   const Floor floor = floor_of(specs(), loss, lost_nodes);
   for (const JobLevel& level : levels_) {
@@ -355,7 +367,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
     if (!note("going back", from.status(), plan.may_fail)) return;
     if (!*from) continue;
     begin_course(**from);
-    forget([&](uint64_t later) { return later > at.step; });
+    forget_behind(at.step);
     report_progress(rank, at.course, session.progress());
   }
   last_step_ = at.step;

@@ -102,6 +102,7 @@ class Job {
   void forget_memory();
   /// Such steps are gone, or may be made anew. Older ones may have left every level that does not keep all.
   void forget(const std::function<bool(uint64_t step)>& such);
+  void forget_behind(uint64_t step);
   void note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan);
 
   World& world_;

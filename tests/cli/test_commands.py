@@ -3,6 +3,7 @@
 import os
 import pty
 import random
+import re
 import struct
 import subprocess
 import time
@@ -10,7 +11,7 @@ import unittest
 
 from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
 
-RECORD_KEYS = {"name", "job", "step", "created_s", "scheme", "policy", "chunker", "match", "rank_count", "file_count",
+RECORD_KEYS = {"name", "job", "step", "number", "created_s", "scheme", "policy", "chunker", "match", "rank_count", "file_count",
                "raw_bytes", "new_bytes", "stored_bytes", "group_count"}
 
 
@@ -18,17 +19,37 @@ class Help(ProgramTest):
     COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune", "push",
                 "pull", "model")
 
+    def all_commands(self):
+        text = self.varve("help").split("\nCommands:\n")[1].split("\n\n")[0]
+        return [command for command in re.findall(r"^  (\S+)", text, re.MULTILINE) if command != "help"]
+
     def test_names_all_commands_and_exit_codes(self):
         text = self.varve("help")
         self.assertEqual(text, self.varve("--help"))
-        for word in (*self.COMMANDS, "Exit codes", "130"):
+        self.assertLess(set(self.COMMANDS), set(self.all_commands()))
+        for word in ("Exit codes", "  75 ", "  130 "):
             self.assertIn(word, text)
 
     def test_of_each_command_shows_an_example(self):
-        for command in self.COMMANDS:
-            text = self.varve("help", command)
-            self.assertEqual(text, self.varve(command, "--help"))
-            self.assertIn(f"  varve {command}", text.split("Examples:")[1])
+        for command in self.all_commands():
+            with self.subTest(command=command):
+                text = self.varve("help", command)
+                self.assertEqual(text, self.varve(command, "--help"))
+                self.assertIn(f"  varve {command}", text.split("Examples:")[1])
+
+    def test_calls_the_same_things_the_same(self):
+        """An option that several commands have takes a value of the same name."""
+        values = {}
+        for command in self.all_commands():
+            for option, value in re.findall(r"^  (--(?:job|rank|files|threads|memory)) (\S+)", self.varve("help", command),
+                                            re.MULTILINE):
+                values.setdefault(option, set()).add(value)
+        self.assertEqual(values, {"--job": {"NAME"}, "--rank": {"N"}, "--files": {"GLOB"}, "--threads": {"N"},
+                                  "--memory": {"SIZE"}})
+        for command in ("restore", "show", "export", "pin", "unpin", "tag", "note", "push", "pull", "diff"):
+            with self.subTest(command=command):
+                self.assertIn("JOB@STEP or JOB@TAG, or JOB for its newest set",
+                              " ".join(self.varve("help", command).split()))
 
     def test_depends_neither_on_the_terminal_nor_on_the_environment(self):
         for command in self.COMMANDS:
@@ -73,7 +94,8 @@ class WithThreeSets(ProgramTest):
 class Save(WithThreeSets):
     def test_reports_the_record_and_what_became_of_the_bytes(self):
         for report in self.reports:
-            self.assertEqual(set(report), {"record", "variable_count", "pattern_bytes", "known_bytes", "copied_to", "seconds"})
+            self.assertEqual(set(report), {"record", "variable_count", "pattern_bytes", "known_bytes", "copied_to",
+                                           "seconds", "doubted_ranks"})
             record = report["record"]
             self.assertEqual(set(record), RECORD_KEYS)
             self.assertEqual(record["raw_bytes"], record["new_bytes"] + report["known_bytes"] + report["pattern_bytes"])
@@ -158,9 +180,28 @@ class Look(WithThreeSets):
     def test_list_has_a_row_for_each_set(self):
         lines = self.varve("list").splitlines()
         self.assertEqual([line.split()[0] for line in lines], ["set", "implosion@5", "implosion@6", "implosion@7"])
+        self.assertEqual([line.split()[1] for line in lines], ["number", "1", "2", "3"])
         sets = self.facts("list")["sets"]
         self.assertEqual(set(sets[0]), RECORD_KEYS | {"pinned", "tags", "has_note"})
         self.assertEqual(self.facts("list", "implosion")["sets"], sets)
+
+    def test_sets_are_numbered_as_they_were_made(self):
+        """Whatever their steps: a run that has gone back makes lower ones again."""
+        self.varve("drop", "implosion@6")
+        self.varve("save", SAMPLE / "DD0006")
+        numbers = {one["name"]: one["number"] for one in self.facts("list")["sets"]}
+        self.assertEqual(numbers, {"implosion@5": 1, "implosion@6": 4, "implosion@7": 3})
+        self.assertEqual(self.facts("show", "implosion@6")["record"]["number"], 4)
+        self.assertIn("implosion@6: number 4 of its job, 19 files,", self.varve("show", "implosion@6"))
+
+    def test_times_have_their_zone(self):
+        environment = self.environment(TZ="ABC-5")
+        for arguments, count in ((("list",), 3), (("show", "implosion@6"), 1 + 19), (("find", "XX1000"), 3)):
+            with self.subTest(arguments=arguments):
+                code, out, _ = self.run_program(*arguments, environment=environment)
+                self.assertEqual(code, SUCCESS)
+                self.assertEqual(len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ABC\b", out.decode())), count)
+                self.assertEqual(len(re.findall(r"\d\d:\d\d:\d\d", out.decode())), count)
 
     @unittest.skipUnless(HAS_HDF5, "built without HDF5")
     def test_show_accounts_for_every_byte(self):
@@ -277,6 +318,13 @@ class Look(WithThreeSets):
         self.assertIn("JOB@STEP:FILE", self.fails(2, "cat", "a:b:file"))
         self.fails(3, "cat", "a:b@2:file")
         self.fails(3, "cat", "e:f:file")
+
+    def test_cat_says_how_several_files_go_out(self):
+        for code, arguments in ((2, ("cat", "implosion@6:XX1000", "implosion@6:XX1000.boundary")),
+                                (2, ("cat", "implosion@6:XX1000", "--tar")), (2, ("cat", "implosion@6"))):
+            with self.subTest(arguments=arguments):
+                self.assertIn("`varve restore SET --tar", self.fails(code, *arguments))
+        self.assertIn("`varve restore implosion@6 --tar --files '*.cpu000?'`", self.fails(3, "cat", "implosion@6:*.cpu000?"))
 
     def test_cat_shows_a_bar_unless_the_bytes_go_to_a_terminal(self):
         self.write("saved/large", random.Random(1).randbytes(40 << 20))

@@ -8,7 +8,8 @@ import unittest
 import urllib.error
 import urllib.request
 
-from support import NOT_FOUND, USAGE
+from mounting import wait_for
+from support import NOT_FOUND, SUCCESS, USAGE
 from test_watch import WatchTest
 
 HAS_HTTP = os.environ.get("VARVE_WITH_METRICS", "1") == "1"
@@ -16,8 +17,15 @@ PROMTOOL = shutil.which("promtool")
 
 
 def values(text):
-    """Samples, by name with labels."""
-    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[:1] != "#"}
+    """Samples, by name with labels, but for those that say who tells."""
+    told = {}
+    for line in text.splitlines():
+        if line[:1] == "#":
+            continue
+        name, value = line.rsplit(" ", 1)
+        name = re.sub(r'^(varve_(?:watch|server|store)_\w+\{)(?:from|store)="[^"]*",?', r"\1", name)
+        told[name.removesuffix("{}")] = float(value)
+    return told
 
 
 class MetricsTest(WatchTest):
@@ -48,6 +56,41 @@ class OfAWatcher(MetricsTest):
         self.assertGreater(told["varve_watch_raw_bytes_total"], told["varve_watch_stored_bytes_total"])
         self.assertGreater(told["varve_watch_newest_timestamp_seconds"], 1.7e9)
         self.assertEqual(told['varve_watch_pending_sets{state="failed"}'], 0)
+        self.assertEqual(told["varve_watch_running"], 0, "the file stays, and says that it is over")
+
+    def test_tell_how_far_each_level_is(self):
+        file, near, far = self.work / "varve.prom", self.work / "near", self.work / "far"
+        watcher = self.watch("--quiet", "0.2", "--metrics", file, "--levels", f"dir:{near}; dir:{far} every=2")
+        for step in (1, 2, 3):
+            self.appear(step)
+            self.expect(watcher, "saved", f"run@{step}")
+        far_newest = f'varve_watch_level_newest_step{{job="run",level="dir:{far}"}}'
+        self.assertTrue(wait_for(lambda: self.check(file.read_text()).get(far_newest) == 2))
+        self.assertEqual(self.check(file.read_text())["varve_watch_running"], 1)
+        # Another set that cannot be complete.
+        with open(self.write("run/out4/data", bytes(1000)), "ab"):
+            waiting = 'varve_watch_pending_sets{state="waiting"}'
+            self.assertTrue(wait_for(lambda: self.check(file.read_text())[waiting] == 1))
+            self.assertEqual(self.check(file.read_text())["varve_watch_pending_bytes"], 1000)
+        self.expect(watcher, "saved", "run@4")
+        self.assertTrue(wait_for(lambda: self.check(file.read_text())[f'varve_watch_level_newest_step{{job="run",level="dir:{near}"}}'] == 4))
+        self.end(watcher)
+        told = self.check(file.read_text())
+        self.assertEqual(told[f'varve_watch_level_lag_seconds{{job="run",level="dir:{near}"}}'], 0)
+        self.assertGreaterEqual(told[f'varve_watch_level_lag_seconds{{job="run",level="dir:{far}"}}'], 0)
+        self.assertGreater(told[f'varve_watch_level_newest_timestamp_seconds{{job="run",level="dir:{near}"}}'], 1.7e9)
+        self.assertEqual(told["varve_watch_pending_bytes"], 0)
+
+    def test_of_several_go_into_one_folder(self):
+        """node_exporter takes no two samples that are called the same."""
+        collected = self.work / "collected"
+        collected.mkdir()
+        for name in ("a", "b"):
+            (self.work / name).mkdir()
+            self.varve("watch", self.work / name, "--once", "--metrics", collected / f"{name}.prom")
+        lines = [line for file in collected.iterdir() for line in file.read_text().splitlines() if line[:1] != "#"]
+        names = [line.rsplit(" ", 1)[0] for line in lines]
+        self.assertEqual(len(names), len(set(names)))
 
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_are_served(self):
@@ -80,10 +123,33 @@ class OfAServer(MetricsTest):
         self.assertTrue(kind.startswith("application/openmetrics-text"), kind)
         self.assertTrue(text.endswith("# EOF\n"))
         self.assertIn("# TYPE varve_server_requests counter", text)
+        self.assertEqual(told["varve_server_running"], 1)
         for path, data in (("/", None), ("/metrics", b"x")):
             with self.assertRaises(urllib.error.HTTPError):
                 urllib.request.urlopen("http://127.0.0.1:29118" + path, data=data, timeout=10)
         server.terminate()
+
+    def test_tell_what_its_store_has(self):
+        for step in ("1", "2"):
+            self.write(f"case/{step}/U", os.urandom(50_000))
+            self.varve("save", self.work / "case" / step)
+        self.varve("drop", "case@1")
+        file = self.work / "server.prom"
+        server, _ = self.serve("--metrics", file, listen=f"unix:{self.work}/sock", folder=self.store)
+        told = lambda: self.check(file.read_text())
+        self.assertTrue(wait_for(lambda: file.exists() and "varve_store_garbage_bytes" in told()))
+        facts = told()
+        self.assertEqual(facts['varve_store_sets{job="case"}'], 1)
+        self.assertEqual(facts['varve_store_newest_step{job="case"}'], 2)
+        self.assertGreater(facts['varve_store_newest_timestamp_seconds{job="case"}'], 1.7e9)
+        self.assertGreaterEqual(facts["varve_store_arena_bytes"], 100_000)
+        self.assertGreaterEqual(facts["varve_store_garbage_bytes"], 50_000)
+        self.assertLess(facts["varve_store_garbage_bytes"], 60_000)
+        self.assertGreater(facts["varve_store_free_bytes"], 0)
+        self.assertEqual(facts["varve_server_running"], 1)
+        server.terminate()
+        self.assertEqual(server.wait(60), SUCCESS)
+        self.assertEqual(told()["varve_server_running"], 0, "the file stays, and says that it is over")
 
     def serve_with(self, *options):
         self.socket = f"unix:{self.work}/sock"
@@ -111,6 +177,11 @@ class OfAStore(MetricsTest):
         self.assertEqual(told['varve_store_newest_step{job="case"}'], 1.5)
         self.assertGreaterEqual(told["varve_store_arena_bytes"], 10_000)
         self.assertEqual(told["varve_store_damaged_sets"], 0)
+        self.assertEqual(told["varve_store_garbage_bytes"], 0)
+        self.varve("drop", "case@0.5")
+        self.varve("stat", "--metrics", self.work / "store.prom")
+        told = self.check((self.work / "store.prom").read_text())
+        self.assertGreaterEqual(told["varve_store_garbage_bytes"], 5_000, "what the next prune gives back")
 
 
 class OfARun(MetricsTest):
@@ -146,20 +217,39 @@ class OfARun(MetricsTest):
         self.assertEqual(self.facts("list")["sets"][-1]["step"], 3)
 
 
-class OfTheDashboard(unittest.TestCase):
-    def test_are_all_told(self):
-        """The dashboard in examples/site asks for nothing that nobody tells."""
-        root = os.path.join(os.path.dirname(__file__), "..", "..")
-        with open(os.path.join(root, "examples", "site", "grafana.json"), encoding="utf-8") as file:
-            asked = set(re.findall(r"varve_[a-z_]+", file.read()))
+class OfTheExamples(unittest.TestCase):
+    root = os.path.join(os.path.dirname(__file__), "..", "..")
+    alerts = os.path.join(root, "examples", "site", "alerts.yml")
+
+    def told(self):
         told = set()
         for source in ("tools/varve/serve/request_counters.cpp", "tools/varve/serve/server.cpp",
-                       "tools/varve/watch/watch_status.cpp", "tools/varve/cli/stat_command.cpp",
-                       "src/runtime/run_metrics.cpp"):
-            with open(os.path.join(root, source), encoding="utf-8") as file:
+                       "tools/varve/monitor/store_facts.cpp", "tools/varve/monitor/store_monitor.cpp",
+                       "tools/varve/cli/serve_command.cpp", "tools/varve/watch/watch_status.cpp",
+                       "tools/varve/cli/stat_command.cpp", "src/runtime/run_metrics.cpp"):
+            with open(os.path.join(self.root, source), encoding="utf-8") as file:
                 told |= {name for name in re.findall(r'"(varve_[a-z_]+)"', file.read())}
-        self.assertEqual({name for name in asked if re.sub("_(total|bucket|sum|count)$", "", name) not in told}, set())
-        self.assertGreater(len(asked), 5)
+        return told
+
+    def test_are_all_told(self):
+        """The dashboard and the alarms in examples/site ask for nothing that nobody tells, the guide either."""
+        told = self.told()
+        for file in ("examples/site/grafana.json", "examples/site/alerts.yml", "docs/GUIDE.md"):
+            with open(os.path.join(self.root, file), encoding="utf-8") as text:
+                asked = set(re.findall(r"\bvarve_(?:run|watch|server|store)_[a-z_]+", text.read()))
+            self.assertEqual({name for name in asked if name not in told and re.sub("_(total|bucket|sum|count)$", "", name) not in told},
+                             set(), file)
+            self.assertGreater(len(asked), 5)
+
+    def test_are_all_in_the_guide(self):
+        with open(os.path.join(self.root, "docs", "GUIDE.md"), encoding="utf-8") as text:
+            guide = text.read()
+        self.assertEqual({name for name in self.told() if name not in guide}, set())
+
+    @unittest.skipUnless(PROMTOOL, "no promtool here (Debian: prometheus)")
+    def test_alarms_are_understood_by_prometheus(self):
+        checked = subprocess.run([PROMTOOL, "check", "rules", self.alerts], capture_output=True, text=True, check=False)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import mmap
 import os
 import pathlib
@@ -158,6 +159,17 @@ class CommittedSets(MountTest):
         self.assert_same(snapshot(self.job / "6"), as_committed(snapshot(SAMPLE / "DD0006")))
         subprocess.run(["cp", "-a", SAMPLE / "DD0007", self.job / "7.tmp"], check=True)
         self.assert_same_when_sealed(self.job / "7.tmp", snapshot(SAMPLE / "DD0007"))
+
+    def test_is_logged_in_the_form_that_is_asked_for(self):
+        process = subprocess.Popen([PROGRAM, "mount", self.store, self.point, "--foreground", "--log-file", self.log,
+                                    "--spool", self.spool, "--log", "json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, cwd=self.work, env=self.environment(), preexec_fn=default_signals)
+        self.mounts.append((self.point, process))
+        self.assertEqual(json.loads(process.stderr.readline())["event"], "mounted")
+        (self.job / "8.tmp").mkdir()
+        write_file(self.job / "8.tmp" / "data")
+        self.seal(self.job / "8.tmp")
+        self.assertIn("sealed implosion@8", [json.loads(line)["message"] for line in self.log_text().splitlines()])
 
     def test_the_disk_is_the_stores(self):
         self.mount()

@@ -149,6 +149,34 @@ class Names(WatchTest):
         self.assertFalse((self.work / "back/processor1/0.2").exists())
         self.assertEqual(self.facts("show", "cavity@0.4")["record"]["rank_count"], 2)
 
+    def test_times_below_ranks_are_found_without_a_pattern(self):
+        folder = self.openfoam()
+        text = self.varve("watch", folder, "--explain")
+        self.assertIn("by the pattern 'processor{rank}/{time}/**', 3 sets", text)
+        self.assertIn("2 folders called as ranks are", text)
+        facts = self.facts("watch", folder, "--explain")["folders"][0]
+        self.assertEqual(names_of(facts), ["cavity@0.0", "cavity@0.02", "cavity@0.2"])
+        self.assertIn("taken for ranks", facts["why_pattern"])
+        said = self.facts("watch", folder, "--explain", "--pattern", "*{step}/**")["folders"][0]
+        self.assertIn("cavity@1", names_of(said))
+        self.assertEqual(said["why_pattern"], "")
+        watcher = self.watch("--quiet", "0.2", folder=folder)
+        for time in ("0.0", "0.02", "0.2"):
+            self.expect(watcher, "saved", f"cavity@{time}")
+        self.openfoam(times=("0.4",))
+        self.expect(watcher, "saved", "cavity@0.4")
+        self.end(watcher)
+        _, _, err = self.run_program("watch", folder, "--quiet", "0.1", "--once")
+        self.assertEqual(err.count("by the pattern 'processor{rank}/{time}/**', are not watched as a set each"), 1)
+        self.assertEqual(self.facts("show", "cavity@0.4")["record"]["rank_count"], 2)
+
+    def test_runs_with_the_same_times_are_not_taken_for_ranks(self):
+        for run in ("run0", "run1"):
+            for time in ("0", "0.1", "0.2"):
+                self.write(f"sweep/{run}/{time}/U", f"{run} {time}".encode())
+        facts = self.facts("watch", self.work / "sweep", "--explain")["folders"][0]
+        self.assertEqual(names_of(facts), ["sweep@0", "sweep@1"])
+
     def test_folders_that_are_times_are_watched(self):
         for time in ("0", "0.5", "1"):
             self.write(f"run/{time}/U", time.encode())
@@ -233,8 +261,14 @@ class Names(WatchTest):
     def test_very_many_small_files_share_an_arena(self):
         for i in range(2_000):
             self.write(f"frames/out1/frame.{i}", str(i).encode())
-        self.varve("save", self.work / "frames" / "out1")
-        self.assertLessEqual(self.facts("show", "frames@1")["record"]["group_count"], 1)
+        folder = self.work / "frames" / "out1"
+        self.assertIn("2000 numbers in names are not taken for ranks", self.varve("save", folder))
+        record = self.facts("show", "frames@1")["record"]
+        self.assertEqual((record["group_count"], record["rank_count"]), (1, 0))
+        self.assertEqual(self.facts("save", folder, "--step", "2")["doubted_ranks"], 2000)
+        told = self.facts("save", folder, "--step", "3", "--rank-regex", "([0-9]+)$")
+        self.assertEqual((told["record"]["rank_count"], told["doubted_ranks"]), (2000, 0))
+        self.assertIn("2000 numbers in names are not taken", self.varve("watch", folder.parent, "--explain"))
 
 
 class Habits(WatchTest):

@@ -75,6 +75,28 @@ class Remarks(ProgramTest):
         self.fails(USAGE, "tag", "run@2", "0.5")
         self.fails(USAGE, "save", self.work / "run" / "final", "--tag", "7")
 
+    def test_a_tag_names_a_set_in_every_command(self):
+        """What a program calls its set by a text is a tag."""
+        folder = self.work / "run" / "before-merge"
+        self.write("run/before-merge/data", b"before the branches meet")
+        self.varve("save", folder, "--job", "run", "--tag", "before-merge")
+        self.varve("init", self.work / "other")
+        for arguments, said in ((("cat", "run@before-merge:data"), "before the branches meet"),
+                                (("show", "run@before-merge"), "run@5: "),
+                                (("diff", "run@4", "run@before-merge"), "run@4 → run@5: "),
+                                (("restore", "run@before-merge", self.work / "back"), "restored run@5: "),
+                                (("export", "run@before-merge:data:/data", "--to", self.work / "data.npy"), "exported run@5: "),
+                                (("pin", "run@before-merge"), "pinned run@5"),
+                                (("unpin", "run@before-merge"), "run@5 is no longer pinned"),
+                                (("note", "run@before-merge", "text"), "text"),
+                                (("tag", "run@before-merge"), "run@5: before-merge"),
+                                (("push", "run@before-merge", "--to", self.work / "other"), "copied run@5 to "),
+                                (("pull", "run@before-merge", "--from", self.store, "--to", self.work / "other"), "run@5 is in "),
+                                (("list",), "before-merge"), (("drop", "run@before-merge"), "dropped run@5")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(said, self.varve(*arguments))
+        self.fails(NOT_FOUND, "cat", "run@before-merge:data")
+
     def test_as_many_as_there_is_room_for(self):
         would = self.varve("prune", "--max-size", "100K", "--dry-run")
         self.assertEqual(would, "would drop run@1\nwould drop run@2\n")
@@ -136,6 +158,32 @@ class Remarks(ProgramTest):
         self.assertIn("4 steps are the same in all", self.varve("diff", "--first", "run", "run"))
         self.assertIsNone(self.facts("diff", "--first", "run", "run")["first"])
         self.fails(NOT_FOUND, "diff", "--first", "run", "none")
+
+    def test_steps_that_are_the_same_are_not_read(self):
+        """Where the trees decide, nothing else is looked at: here nothing else is whole."""
+        arenas = []
+        for step in range(1, 4):
+            contents = (self.work / "run" / f"dump{step:04}" / "data").read_bytes()
+            if step == 3:
+                contents = contents[:24] + bytes([contents[24] ^ 1]) + contents[25:]
+            self.write(f"again/dump{step:04}/data", contents)
+            self.varve("save", self.work / "again" / f"dump{step:04}")
+        for step in (1, 2):
+            # Random bytes lie in their arena as they are.
+            wanted = (self.work / "run" / f"dump{step:04}" / "data").read_bytes()[:100]
+            arenas += [path for path in (self.store / "arenas").iterdir() if wanted in path.read_bytes()]
+            for path in arenas[step - 1:]:
+                contents = bytearray(path.read_bytes())
+                at = contents.index(wanted)
+                contents[at:at + 20_000:100] = bytes(byte ^ 1 for byte in contents[at:at + 20_000:100])
+                path.chmod(0o600)
+                path.write_bytes(contents)
+        self.assertEqual(len(arenas), 2)
+        for step in (1, 2):
+            self.fails(DAMAGED, "cat", f"run@{step}:data")
+        said = self.varve("diff", "--first", "run", "again")
+        self.assertIn("run@3 and again@3 are the first that differ; 2 steps are the same before\n", said)
+        self.assertIn("first in data: /data at [24]\n", said)
 
     def test_what_runs_are_told_holds_for_saves(self):
         environment = self.environment(VARVE_CODEC="store", VARVE_JOB="told")

@@ -33,10 +33,32 @@ class Run(ProgramTest):
         code, out, err = self.shell(script, "--levels", levels, "--job", "heat", "--grace", "90s", "--end-time",
                                     "4000000000")
         self.assertEqual((code, err), (SUCCESS, ""))
-        note = f"{self.work}/other/runs/heat.starts.note"
+        note = f"{self.work}/other.heat.starts.note"
         self.assertEqual(out, f"{levels}||heat|90|4000000000|{note}\n")
+        self.varve("init", self.work / "third")
         code, out, _ = self.shell(script, "--store", self.work / "third")
         self.assertEqual((code, out), (SUCCESS, f"|{self.work}/third|job|30||{self.work}/third/runs/job.starts.note\n"))
+
+    def test_leaves_nothing_behind_of_a_program_that_makes_no_checkpoint(self):
+        before = sorted(self.work.iterdir())
+        for options in ((), ("--store", self.work / "new"), ("--store", f"{self.work}/new/"), ("--reset",)):
+            self.assertEqual(self.shell("exit 0", *options, VARVE_STORE="")[0], SUCCESS)
+            self.assertEqual(sorted(self.work.iterdir()), before, options)
+        code, _, _ = self.run_program("run", "--", "no-such-program", environment=self.environment(VARVE_STORE=""))
+        self.assertEqual(code, NOT_FOUND)
+        self.assertEqual(sorted(self.work.iterdir()), before)
+
+    def test_what_was_counted_before_there_was_a_store_counts_in_it(self):
+        store = self.work / "new"
+        for _ in range(2):
+            self.assertEqual(self.shell("exit 7", "--store", store)[0], 7)
+        self.assertFalse(store.exists())
+        self.varve("init", store)
+        self.assertEqual(self.shell("exit 7", "--store", store)[0], 7)
+        self.assertEqual([path.name for path in self.work.glob("new.*")], [])
+        code, _, err = self.shell("exit 7", "--store", store)
+        self.assertEqual(code, FAILURE)
+        self.assertIn("has failed 3 times in a row", err)
 
     def test_ends_as_the_program_does(self):
         for ends_with in (0, 1, 3, 42):

@@ -1,5 +1,6 @@
 """A store on a server is as good as a folder, also when the server is killed."""
 
+import json
 import os
 import random
 import select
@@ -51,6 +52,23 @@ class EverythingWorks(ServeTest):
         self.assertEqual(server.wait(timeout=20), SUCCESS)
         self.assertFalse(os.path.exists(self.work / "socket"))
         self.check_folder()
+
+    def test_says_what_it_does_in_the_log_that_is_asked_for(self):
+        for form in ("json", "logfmt"):
+            server = self.start("serve", "--listen", self.socket, "--dir", self.folder, "--metrics", self.work / "s.prom",
+                                "--log", form)
+            self.servers.append(server)
+            lines = [server.stderr.readline().decode() for _ in range(2)]
+            if form == "json":
+                told = [json.loads(line) for line in lines]
+                self.assertEqual([(one["level"], one["event"]) for one in told], [("info", "serving"), ("info", "metrics")])
+                self.assertEqual((told[0]["address"], told[0]["store"]), (self.socket, str(self.folder)))
+                self.assertIn("time", told[0])
+            else:
+                self.assertRegex(lines[0], r'^time=\S+ level=info msg="serving .* at unix:.*" event=serving store=\S+ address=unix:\S+\n$')
+            server.send_signal(signal.SIGTERM)
+            self.assertEqual(server.wait(timeout=20), SUCCESS)
+            self.assertEqual(server.stdout.read(), b"")
 
     @unittest.skipUnless(HAS_TLS, "a build without TLS")
     def test_over_tcp(self):

@@ -45,6 +45,20 @@ class Timeline(ProgramTest):
         self.assertGreaterEqual(told["attributed_share"], 0.99)
         self.assert_whole()
 
+    def test_marks_what_a_killed_run_was_doing(self):
+        self.save()
+        lines = [line for line in self.log().read_text().splitlines(keepends=True)]
+        events = [json.loads(line) for line in lines]
+        self.assertIn("making", [event["event"] for event in events])
+        # As if it had been killed while it made the last checkpoint: the process is gone, and has said no more.
+        last = max(i for i, event in enumerate(events) if event["event"] == "making")
+        self.log().write_text("".join(lines[:last + 1]))
+        run = self.facts("timeline", "run")["runs"][0]
+        self.assertEqual(run["state"], "cut off")
+        self.assertEqual([one["outcome"] for one in run["checkpoints"]], ["stored", "stored", "cut off"])
+        self.assertEqual([(one["what"], one["step"]) for one in run["failures"]], [("cut off", 3)])
+        self.assertIn("killed while it was made", self.varve("timeline", "run"))
+
     def test_writes_a_page_that_needs_nothing(self):
         self.save()
         code, out, err = self.run_program("timeline", "run")

@@ -88,8 +88,12 @@ class WhatItShows(TopTest):
         watcher = self.watch("--quiet", "0.2", "--metrics", self.work / "w.prom")
         self.appear(3)
         self.expect(watcher, "saved", "run@3")
+        told = self.told("w.prom")["watchers"][0]
+        self.assertEqual((told["from"], told["to"], told["state"], told["saved_sets"], told["newest"]),
+                         (str(self.run_folder), str(self.store), "running", 1, "run@3"))
+        self.assertIn(str(self.run_folder), self.top("--from", "w.prom"))
         self.end(watcher)
-        self.assertEqual(self.told("w.prom")["watchers"][0]["saved_sets"], 1)
+        self.assertEqual(self.told("w.prom")["watchers"][0]["state"], "ended")
 
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_has_servers(self):
@@ -103,7 +107,8 @@ class WhatItShows(TopTest):
             self.assertEqual(len(self.told(place)["servers"]), 1, place)
         # It is seen without that, too.
         told = self.told()["servers"]
-        self.assertEqual([(one["address"], one["store"]) for one in told], [(socket, str(self.store))])
+        self.assertEqual([(one["address"], one["store"], one["state"]) for one in told],
+                         [(socket, str(self.store), "running")])
         server.terminate()
         server.wait(60)
         self.assertEqual(self.told()["servers"], [])

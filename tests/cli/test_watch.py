@@ -66,6 +66,23 @@ class Watching(WatchTest):
             self.assert_restores(f"run@{step}", folder)
         self.end(watcher)
 
+    def test_says_what_it_does_in_the_log_that_is_asked_for(self):
+        self.appear(3)
+        self.write("run/out4/data", b"x")
+        self.varve("save", self.run_folder / "out4")
+        self.write("run/out4/data", b"other")
+        for form in ("json", "logfmt"):
+            code, out, err = self.run_program("watch", self.run_folder, "--quiet", "0.2", "--once", "--log", form)
+            self.assertEqual((code, out), (EXISTS, b""))
+            if form == "json":
+                told = {(line["event"], line.get("set")): line for line in map(json.loads, err.splitlines())}
+                self.assertEqual(told["saved", "run@3"]["level"], "info")
+                self.assertGreater(told["saved", "run@3"]["raw_bytes"], told["saved", "run@3"]["stored_bytes"])
+                self.assertEqual((told["differs", "run@4"]["level"], told["differs", "run@4"]["code"]), ("warning", "already_exists"))
+                self.assertEqual(told["left_out", None]["level"], "warning")
+            else:
+                self.assertRegex(err, r'(?m)^time=\S+ level=info msg=".*" event=was_saved set=run@3 folder=\S+$')
+
     def test_catches_up(self):
         for step in (1, 2):
             self.appear(step)

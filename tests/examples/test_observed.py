@@ -109,7 +109,7 @@ class Observed(ExampleTest):
         said = subprocess.run([PROGRAM, "timeline", "heat", "--json"], check=True, capture_output=True, text=True,
                               env=self.environment("live", {}), cwd=self.work)
         told = json.loads(said.stdout)["runs"]
-        self.assertEqual([run["state"] for run in told], ["open"])
+        self.assertEqual([run["state"] for run in told], ["cut off"])
         self.assertGreater(len(told[0]["checkpoints"]), 0)
         # The next run puts it right.
         newest = told[0]["checkpoints"][-1]["step"]

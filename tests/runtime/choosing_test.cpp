@@ -9,6 +9,7 @@
 
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
+#include "runtime/switched_file_system.h"
 #include "store/catalog.h"
 #include "store/remarks.h"
 
@@ -158,6 +159,48 @@ TEST(Choosing, RejectsDownToNothing) {
     EXPECT_EQ(session.restart().value(), 2u);
     EXPECT_EQ(model, went(rank, 0, 2, 50));
   });
+}
+
+TEST(Choosing, RejectsWhatWasInMemoryThoughTheStoreIsToKeepOneSet) {
+  const SessionPlace place;
+  test::die_with_a_snapshot(place, kCells);
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "memory; dir:" + place.store + " keep=1";
+  const auto steps = [&] { return test::steps_at(place.store); };
+  auto session = Session::open(options);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells);
+  ASSERT_TRUE(test::protect(*session, model).ok());
+  ASSERT_EQ(session->restart().value(), 2u);
+  ASSERT_TRUE(session->wait().ok());
+  EXPECT_EQ(steps(), (std::vector<uint64_t>{1, 2})) << "the program may reject what it has loaded";
+  EXPECT_EQ(session->reject().value(), 1u);
+  EXPECT_EQ(model, model_at(0, kCells, 1));
+  go(*session, model, 3, 3);
+  EXPECT_TRUE(session->finish().ok());
+  EXPECT_EQ(steps(), std::vector<uint64_t>{3});
+}
+
+TEST(Choosing, TakesWhatWasMadeLastThoughThatRunHadNotAskedForWhatWasInMemory) {
+  const SessionPlace place;
+  test::die_with_a_snapshot(place, kCells, 7);
+  run_and_kill([&] {
+    test::SwitchedFileSystem files;
+    const auto session = test::open_on(files, make_single_communicator(), place.options());
+    Model model = model_at(0, kCells, 3);
+    ASSERT_TRUE(test::protect(*session, model).ok());
+    files.set(test::SwitchedFileSystem::Mode::full);
+    ASSERT_TRUE(session->checkpoint(3, Persistence::later).ok());
+    ASSERT_FALSE(session->wait().ok());
+    ::kill(::getpid(), SIGKILL);  // with the memory as it is
+  });
+  auto session = Session::open(place.options());
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells);
+  ASSERT_TRUE(test::protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), 3u);
+  EXPECT_EQ(model, model_at(0, kCells, 3));
 }
 
 TEST(GoingBack, TakesUpTheRunAtAnyOfItsCheckpointsAndReplacesWhatFollowed) {

@@ -5,8 +5,14 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <latch>
+#include <stdexcept>
+#include <thread>
 
+#include "runtime/cluster.h"
 #include "runtime/ranks.h"
+#include "runtime/switched_file_system.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -128,6 +134,64 @@ TEST_F(ASessionWhoseRanksEnd, TellsThatTheyHave) {
     ranks.end_unannounced();
     EXPECT_EQ(session.finish().code(), StatusCode::io_error);
   });
+}
+
+TEST(ASessionThatIsLeftByAnException, LetsNobodyWaitForItInACheckpoint) {
+  const SessionPlace place;
+  auto options = place.options();
+  options.group = "node";
+  std::latch left(1);
+  const auto be_rank = [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(rank, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_TRUE(session->restart().ok());
+    if (rank == 1) throw std::runtime_error("the program fails");
+    left.wait();
+    const Status told = session->checkpoint(1);
+    EXPECT_EQ(told.code(), StatusCode::io_error) << told.to_string();
+    EXPECT_NE(told.to_string().find("rank 1"), std::string::npos) << told.to_string();
+    throw std::runtime_error("so does this rank");
+  };
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    try {
+      be_rank(rank, std::move(ranks));
+    } catch (const std::runtime_error&) {
+    }
+    if (rank == 1) left.count_down();
+  });
+  EXPECT_EQ(place.memory_files(), 0u);
+}
+
+TEST(ASessionThatIsLeftByAnException, WaitsForNoNodeThatIsToProtectItsSet) {
+  test::Cluster cluster;
+  cluster.node_ranks = 1;
+  test::SwitchedFileSystem files;
+  files.only_below(cluster.node_path("a"));
+  cluster.files = &files;
+  std::latch left(1);
+  const auto be_rank = [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = cluster.open(rank, std::move(ranks), "local:" + cluster.local + "; xor:3");
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(rank, test::Cluster::kCells);
+    ASSERT_TRUE(protect(**session, model).ok());
+    ASSERT_TRUE((*session)->restart().ok());
+    if (rank == 0) files.set(test::SwitchedFileSystem::Mode::held);
+    ASSERT_TRUE((*session)->checkpoint(1, Persistence::later).ok());
+    if (rank != 1) left.wait();
+    if (rank == 0) files.set(test::SwitchedFileSystem::Mode::normal);
+    throw std::runtime_error("the program fails");
+  };
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    try {
+      be_rank(rank, std::move(ranks));
+    } catch (const std::runtime_error&) {
+    }
+    if (rank == 1) left.count_down();
+  });
+  for (const std::string& node : cluster.nodes)
+    EXPECT_EQ(test::steps_at(cluster.node_path(node)), std::vector<uint64_t>{1}) << node;
 }
 
 }  // namespace

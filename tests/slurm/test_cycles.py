@@ -33,6 +33,7 @@ class Cycle(Cluster):
                              f"KillWait={KILL_WAIT}", "JobRequeue=1"])
         self.memory, self.far, self.local = (self.folder / name for name in ("memory", "far", "local"))
         self.memory.mkdir()
+        subprocess.run([VARVE, "init", str(self.far)], check=True, stdout=subprocess.DEVNULL)
         self.output = self.folder / "output"
         self.epilog = self.folder / "epilog.sh"
         self.write_script(self.epilog, f"""

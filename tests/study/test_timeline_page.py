@@ -26,6 +26,7 @@ def events():
         yield {"event": "stored", "run": "a", "at": at + 4, "begin": at, "step": str(step), "work_begin": at + 1.5,
                "work_seconds": 2, "bytes": 1 << 20, "stored_bytes": 1 << 18, "encode_seconds": 1, "write_seconds": 0.5}
         yield {"event": "away", "run": "a", "at": at + 4.5, "level": HOSTILE, "step": str(step), "why": HOSTILE}
+    yield {"event": "making", "run": "a", "at": 1054.5, "begin": 1054.25, "step": "11"}
     yield {"event": "open", "run": "b", "at": 2000, "levels": ["memory"], "ranks": 4, "host": "n1", "blocked": {}}
     yield {"event": "restart", "run": "b", "at": 2001, "step": "10", "from": "dir:/near", "blocked": {"restart": 1}}
     yield {"event": "end", "run": "b", "at": 2010, "blocked": {"end": 0.125}}
@@ -56,7 +57,8 @@ class TimelinePageTest(unittest.TestCase):
         self.assertIn("100.0", tiles)
         self.assertIn("went on from step 10, from dir:/near", self.text_of("#runs"))
         self.assertIn("was killed", self.text_of("#runs"))
-        self.assertEqual(self.browser.evaluate("document.querySelectorAll('#runs details tbody tr').length"), 10)
+        self.assertIn("the run was killed while it was made", self.text_of("#runs"))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('#runs details tbody tr').length"), 11)
 
     def test_draws_the_lanes(self):
         colours = self.browser.evaluate(

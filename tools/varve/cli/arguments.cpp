@@ -148,8 +148,9 @@ void declare_file_filter(Arguments& arguments, FileFilter& filter) {
     return {};
   };
   arguments.value("--rank", "N", take_rank, "only files of this rank");
-  arguments.list("--files", "GLOB", filter.globs,
-                 "only files that match; a pattern without '/' is compared with the last part of the path; repeatable");
+  arguments.list(
+      "--files", "GLOB", filter.globs,
+      "only files that match; a pattern without '/' is compared with the last part of the path; several may be given");
 }
 
 }  // namespace varve::cli

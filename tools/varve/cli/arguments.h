@@ -17,6 +17,8 @@ namespace varve::cli {
 
 /// What a user can write for a store, for the help (service/location.h).
 inline constexpr const char* kStoreForms = "a folder, unix:PATH, tcp://HOST:PORT or s3://BUCKET/PREFIX";
+/// The same for a set (Catalog::resolve()).
+inline constexpr const char* kSetForms = "JOB@STEP or JOB@TAG, or JOB for its newest set";
 
 /// What a sub-command takes, while it declares it. What is bound is written when the command line is parsed, and must
 /// live until then; it keeps its value where nothing is given. Names are as on the command line ("--job"); `value_name`

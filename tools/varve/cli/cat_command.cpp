@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <optional>
@@ -18,25 +19,31 @@ class CatCommand final : public Command {
     return "write a file of a set, a variable, or a box of it, to standard output";
   }
   bool prints_facts() const override { return false; }
+  std::string_view hint_for_more() const override {
+    return "`varve restore SET --tar --files GLOB` writes several files";
+  }
 
   void declare(Arguments& arguments) override {
     arguments.positional("PART", file_,
-                         "JOB@STEP:FILE, or JOB:FILE for the job's newest set; in place of the file a variable that "
-                         "a session saved, or FILE:VARIABLE, and a box of it, as in JOB@STEP:VARIABLE[0:10,:,5]");
+                         "JOB@STEP:FILE or JOB@TAG:FILE, or JOB:FILE for the job's newest set; in place of the file "
+                         "a variable that a session saved, or FILE:VARIABLE, and a box of it, as in "
+                         "JOB@STEP:VARIABLE[0:10,:,5]");
     arguments.text("--variable", "NAME", variable_, "only this variable of the file, as its bytes are there");
-    arguments.number("--rank", "RANK", rank_, "of a variable, only what this rank saved of it");
+    arguments.number("--rank", "N", rank_, "of a variable, only what this rank saved of it");
     arguments.examples(
         "  varve cat run@7:parameters.txt\n"
         "  varve cat run@7:out.cpu0003 --variable /Density > density.bin\n"
         "  varve cat run@7:temperature > temperature.bin         what all ranks have of it, as one array\n"
         "  varve cat 'run@7:temperature[0:10,:,5]' | od -t f8    some rows of one plane\n"
-        "  varve cat run@7:particles --rank 3 > particles.bin\n");
+        "  varve cat run@7:particles --rank 3 > particles.bin\n"
+        "  varve restore run@7 --tar --files '*.txt' > texts.tar     several files\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     if (!names_part_of_set(file_)) {
       return Status::invalid_argument("which file of which set?", file_,
-                                      "write JOB@STEP:FILE, or JOB:FILE for the job's newest set");
+                                      "write JOB@STEP:FILE, or JOB:FILE for the job's newest set; `varve restore SET "
+                                      "--tar` writes all files");
     }
     if (rank_ && !variable_.empty()) {
       return Status::invalid_argument("--variable is of a file, which is of one rank, and takes no --rank", variable_,
@@ -72,8 +79,12 @@ class CatCommand final : public Command {
     if (!variables.ok()) return catalog.unless_dropped(name, variables.status());
     const Result<ChosenArray> chosen = ChosenArray::choose(*variables, text, rank_);
     if (!no_file.ok() && chosen.status().remedy() == Remedy::list_variables) {
-      return Status::not_found("the set has no such file, and no such variable", name.to_string() + ":" + text,
-                               {Remedy::list_variables, name.to_string()});
+      const bool is_pattern = text.find_first_of("*?") != std::string::npos;
+      return Status::not_found(
+          "the set has no such file, and no such variable", name.to_string() + ":" + text,
+          is_pattern ? Hint(fmt::format("`varve restore {} --tar --files '{}'` writes the files that match",
+                                        name.to_string(), text))
+                     : Hint(Remedy::list_variables, name.to_string()));
     }
     VARVE_TRY(chosen.status());
     VariableReader reader(store, *variables, processor_count());

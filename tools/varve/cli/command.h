@@ -28,6 +28,8 @@ class Command {
   virtual bool uses_servers() const { return works_on_store(); }
   /// Whether the processes that a launcher has started do it together.
   virtual bool works_together() const { return false; }
+  /// How what is meant by more arguments than it takes is done; empty: its help says what it takes.
+  virtual std::string_view hint_for_more() const { return {}; }
   /// What went wrong without the command's own words about it is a Status, which the caller reports.
   virtual Result<ExitCode> run(Session& session) = 0;
 };

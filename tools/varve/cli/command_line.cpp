@@ -76,7 +76,10 @@ constexpr Synonym kSynonyms[] = {
 
 class Parser {
  public:
-  Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common)
+  /// For these arguments: only the command that they begin with has its options, since to declare those of all takes
+  /// longer than many a command.
+  Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common,
+         const std::vector<std::string>& arguments)
       : app_(kDescription, "varve"), common_(common) {
     app_.set_help_flag("-h,--help", "print this help");
     app_.set_version_flag("--version", "varve " VARVE_VERSION_TEXT, "print the version");
@@ -85,7 +88,10 @@ class Parser {
         [](const CLI::App* app, const std::string& name, CLI::AppFormatMode) { return help_text(*app, name); });
     app_.require_subcommand(0, 1);
     app_.footer(kExamples + std::string("\n") + std::string(exit_code_help()));
-    for (const auto& command : commands) add(*command);
+    const std::string word = first_command(arguments);
+    const bool known =
+        std::any_of(commands.begin(), commands.end(), [&word](const auto& command) { return command->name() == word; });
+    for (const auto& command : commands) add(*command, !known || command->name() == word);
     help_ = app_.add_subcommand("help", "print this help, or that of a command");
     help_->add_option("COMMAND", help_topic_, "the command")->type_name("");
     help_->add_flag("--man", as_manual_page_, "as a manual page, for `man -l -`");
@@ -117,7 +123,7 @@ class Parser {
     } catch (const CLI::ExtrasError& failure) {
       const std::string meant = meant_option(word, arguments);
       return Status::invalid_argument(failure.what(), "",
-                                      meant.empty() ? hint(word) : fmt::format("did you mean `--{}`?", meant));
+                                      meant.empty() ? hint_for_more(word) : fmt::format("did you mean `--{}`?", meant));
     } catch (const CLI::Error& failure) {
       return Status::invalid_argument(failure.what(), "", hint(word));
     }
@@ -137,8 +143,21 @@ class Parser {
   }
 
  private:
-  void add(Command& command) {
+  /// The command, if nothing but options of the program, with their values, stands before it.
+  std::string first_command(const std::vector<std::string>& arguments) const {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& argument = arguments[i];
+      if (!argument.starts_with('-')) return argument;
+      const CLI::Option* const option = app_.get_option_no_throw(argument);
+      if (option == nullptr || option->get_expected_min() == 0) return {};
+      ++i;
+    }
+    return {};
+  }
+
+  void add(Command& command, bool with_options) {
     CLI::App* sub = app_.add_subcommand(std::string(command.name()), std::string(command.summary()));
+    if (!with_options) return;
     sub->set_help_flag("-h,--help", "print this help");
     Arguments arguments(*sub);
     command.declare(arguments);
@@ -225,6 +244,13 @@ class Parser {
     return {};
   }
 
+  std::string hint_for_more(const std::string& word) const {
+    const auto meant =
+        std::find_if(subs_.begin(), subs_.end(), [&word](const auto& sub) { return sub.first->name() == word; });
+    const std::string_view own = meant == subs_.end() ? std::string_view() : meant->first->hint_for_more();
+    return own.empty() ? hint(word) : std::string(own);
+  }
+
   static std::string hint(const std::string& word) {
     return word.empty() ? "`varve help` lists the commands"
                         : fmt::format("`varve help {}` shows the options, with examples", word);
@@ -249,7 +275,7 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arg
   // Known beforehand, as errors of parsing are printed as JSON, too.
   common.json = std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--json") !=
                 std::find(arguments.begin(), arguments.end(), "--");
-  return Parser(commands, common).parse(arguments);
+  return Parser(commands, common, arguments).parse(arguments);
 }
 
 }  // namespace varve::cli

@@ -47,7 +47,7 @@ class DiffCommand final : public Command {
   std::string_view summary() const override { return "show which variables differ between two sets, and by how much"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("A", a_, "the older set: JOB@STEP, or JOB for its newest; with --first, a job");
+    arguments.positional("A", a_, std::string("the older set: ") + kSetForms + "; with --first, a job");
     arguments.positional("B", b_, "the newer set, or the other job");
     arguments.flag("--first", first_,
                    "of two jobs: the first step that both have and in which they differ, and where in it");
@@ -89,9 +89,12 @@ class DiffCommand final : public Command {
     std::optional<SetDifference> found;
     uint64_t equal_count = 0;
     for (const uint64_t step : common) {
-      VARVE_ASSIGN(SetDifference difference, diff_sets(store, {a_, step}, {b_, step}, progress));
-      if (!difference.changes.empty()) {
-        found = std::move(difference);
+      const SetName a{a_, step}, b{b_, step};
+      Result<SetDifference> difference = diff_sets(store, a, b, progress);
+      if (!difference.ok())
+        return difference.status().with_context("cannot compare " + a.to_string() + " with " + b.to_string());
+      if (!difference->changes.empty()) {
+        found = std::move(*difference);
         break;
       }
       ++equal_count;

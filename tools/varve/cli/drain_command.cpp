@@ -27,7 +27,7 @@ class DrainCommand final : public Command {
   std::string_view summary() const override { return "bring what dead runs left on this node to the next level"; }
 
   void declare(Arguments& arguments) override {
-    arguments.text("--job", "JOB", options_.job, "of this job alone (default: all jobs of this user)");
+    arguments.text("--job", "NAME", options_.job, "only this job (default: all jobs of this user)");
     arguments.text("--levels", "LEVELS", options_.levels,
                    "in place of the levels that the runs have named, nearest first, separated by \";\"; what is in the "
                    "nearest of them is brought on, too, whoever made it");
@@ -35,8 +35,8 @@ class DrainCommand final : public Command {
                    "where runs keep their snapshots (default: $VARVE_SHARED_MEMORY, else /dev/shm)");
     arguments.seconds("--wait", options_.wait_seconds,
                       "for the parts of other nodes, and for another drain of this node (default: 0)");
-    arguments.threads(options_.thread_count, "that work (default: as many as there are processors)");
-    arguments.memory("--memory", options_.memory_bytes, "what the engine holds at most, about (default: 256M)");
+    arguments.threads(options_.thread_count, "threads (default: one per processor)");
+    arguments.memory("--memory", options_.memory_bytes, "memory to use at most, about (default: 256MiB)");
     arguments.examples(
         "  varve drain                                     what this user's dead runs have left on this node\n"
         "  varve drain --job heat --wait 60s               and wait for the other nodes' parts\n"

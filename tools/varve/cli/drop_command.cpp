@@ -17,7 +17,7 @@ class DropCommand final : public Command {
   std::string_view summary() const override { return "remove sets; `varve prune` then frees their space"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("SET", sets_, "JOB@STEP; one or more");
+    arguments.positional_list("SET", sets_, "JOB@STEP or JOB@TAG; one or more");
     arguments.examples(
         "  varve drop run@3\n"
         "  varve drop run@3 run@4 && varve prune\n");
@@ -33,17 +33,10 @@ class DropCommand final : public Command {
       VARVE_ASSIGN(SetName name, catalog.resolve(set));
       names.push_back(std::move(name));
     }
-    // Asked here as well: what the user forbids is no failure of the system.
-    VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(*store).pinned());
-    for (const SetName& name : names) {
-      if (pinned.contains(name))
-        return Status::invalid_argument("the set is pinned", name.to_string(),
-                                        fmt::format("`varve unpin {}` lets it be dropped", name.to_string()));
-    }
     // Else the next restart of a job would make a set again of what is left of its parts.
     VARVE_TRY(remove_used_parts(*store).status());
     std::vector<SetName> removed;
-    VARVE_TRY(catalog.remove_all(names, removed));
+    VARVE_TRY(said_of_pins(*store, names, catalog.remove_all(names, removed)));
     if (session.json()) {
       session.print_facts(Json{{"dropped", to_json(removed)}});
     } else {
@@ -53,6 +46,18 @@ class DropCommand final : public Command {
   }
 
  private:
+  /// What a pin forbids is no failure of the system, as what a file system forbids is.
+  static Status said_of_pins(const Store& store, const std::vector<SetName>& names, Status failure) {
+    if (failure.code() != StatusCode::permission_denied) return failure;
+    VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(store).pinned());
+    for (const SetName& name : names) {
+      if (pinned.contains(name))
+        return Status::invalid_argument("the set is pinned", name.to_string(),
+                                        fmt::format("`varve unpin {}` lets it be dropped", name.to_string()));
+    }
+    return failure;
+  }
+
   std::vector<std::string> sets_;
 };
 }  // namespace

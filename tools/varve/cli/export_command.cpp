@@ -69,12 +69,12 @@ class ExportCommand final : public Command {
   std::string_view summary() const override { return "write variables of a set to an HDF5 or NumPy file"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET", set_,
-                         "JOB@STEP, or JOB for its newest set, or one of its variables, which may have a box, as in "
-                         "JOB@STEP:VARIABLE[0:10,:,5]");
+    arguments.positional(
+        "SET", set_,
+        std::string(kSetForms) + "; or one of its variables, which may have a box, as in JOB@STEP:VARIABLE[0:10,:,5]");
     arguments.optional_positional_list("VARIABLE", names_, "more of them (default: all)");
     arguments.text("--to", "FILE", to_, "the file, which ends with .h5, .hdf5 or .npy (one variable)");
-    arguments.number("--rank", "RANK", rank_, "only what this rank saved");
+    arguments.number("--rank", "N", rank_, "only what this rank saved");
     arguments.flag("--force", force_, "replace a file that is there");
     arguments.examples(
         "  varve export run@7 --to run7.h5                              all variables\n"

@@ -27,8 +27,7 @@ class FindCommand final : public Command {
     VARVE_ASSIGN(std::vector<SetName> names, catalog.sets());
     if (!job_.empty()) {
       std::erase_if(names, [this](const SetName& set) { return set.job != job_; });
-      if (names.empty())
-        return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
+      if (names.empty()) return Status::not_found("the store has no set of this job", job_, Remedy::list_sets);
     }
     const FileFilter filter{.globs = {glob_}, .rank = {}};
     bool damaged = false;

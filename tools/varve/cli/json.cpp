@@ -41,6 +41,7 @@ Json to_json(const SetRecord& record) {
   return {{"name", record.name.to_string()},
           {"job", record.name.job},
           {"step", step_to_json(record.name.step)},
+          {"number", record.number == 0 ? Json(nullptr) : Json(record.number)},
           {"created_s", record.created_s},
           {"scheme", record.scheme},
           {"policy", record.policy},
@@ -97,12 +98,14 @@ MessageWriter::MessageWriter(bool json, bool progress, LogRule log)
       to_journal_(standard_error_is_the_journal()),
       can_redraw_(!progress && log.form == LogForm::text && terminal_can_redraw()) {}
 
-void MessageWriter::error(const Status& what) { write(Level::error, what); }
+void MessageWriter::error(const Status& what) { write(LogLevel::error, what); }
 void MessageWriter::warning(const Status& what) {
-  if (!log_.quiet) write(Level::warning, what);
+  if (!log_.quiet) write(LogLevel::warning, what);
 }
-void MessageWriter::event(std::string_view what) {
-  write(Level::info, Status(StatusCode::internal, std::string(what)));  // a code is not shown with it
+void MessageWriter::event(std::string_view what, const Json& facts, LogLevel level) {
+  if (log_.quiet && level == LogLevel::warning) return;
+  if (log_.form != LogForm::text) return write(log_line(log_.form, level, what, facts));
+  write(level, Status(StatusCode::internal, std::string(what)));  // a code is not shown with it
 }
 
 size_t MessageWriter::columns() const {
@@ -124,6 +127,8 @@ void MessageWriter::progress(const std::string& phase, uint64_t done_bytes, uint
 }
 
 namespace {
+constexpr std::string_view kLevelNames[] = {"error", "warning", "info"};
+
 /// A value as logfmt has it: in quotes where it is more than a word.
 std::string logfmt_value(std::string_view value) {
   const bool is_word = !value.empty() && std::none_of(value.begin(), value.end(), [](char c) {
@@ -142,39 +147,50 @@ std::string log_time() {
 }
 }  // namespace
 
-std::string MessageWriter::text_of(Level level, const Status& what) const {
-  constexpr std::string_view kNames[] = {"error", "warning", "info"};
+std::string log_line(LogForm form, LogLevel level, std::string_view message, const Json& facts) {
+  const std::string_view name = kLevelNames[static_cast<size_t>(level)];
+  if (form == LogForm::json) {
+    Json line{{"time", log_time()}, {"level", name}, {"message", message}};
+    line.update(facts);
+    return json_line(line);
+  }
+  std::string line = fmt::format("time={} level={} msg={}", log_time(), name, logfmt_value(message));
+  for (const auto& [key, value] : facts.items()) {
+    if (value.is_structured()) continue;
+    line += fmt::format(" {}={}", key, value.is_string() ? logfmt_value(value.get<std::string>()) : value.dump());
+  }
+  return line + '\n';
+}
+
+std::string MessageWriter::text_of(LogLevel level, const Status& what) const {
   constexpr std::string_view kPrefixes[] = {"varve: ", "varve: warning: ", "varve: "};
   constexpr std::string_view kPriorities[] = {"<3>", "<4>", "<6>"};
   const auto number = static_cast<size_t>(level);
   const std::string hint = hint_of(what);
-  if (log_.form == LogForm::json) {
-    Json line{{"time", log_time()}, {"level", kNames[number]}, {"message", what.message()}};
-    if (level != Level::info) line.update(to_json(what));
-    return json_line(line);
-  }
+  if (log_.form == LogForm::json) return log_line(log_.form, level, what.message(), to_json(what));
   if (log_.form == LogForm::logfmt) {
-    std::string line = fmt::format("time={} level={} msg={}", log_time(), kNames[number], logfmt_value(what.message()));
-    if (!what.subject().empty()) line += " subject=" + logfmt_value(what.subject());
-    if (level != Level::info) line += fmt::format(" code={}", status_code_name(what.code()));
-    if (level != Level::info && !hint.empty()) line += " hint=" + logfmt_value(hint);
-    return line + '\n';
+    Json facts = Json::object();
+    if (!what.subject().empty()) facts["subject"] = what.subject();
+    facts["code"] = status_code_name(what.code());
+    if (!hint.empty()) facts["hint"] = hint;
+    return log_line(log_.form, level, what.message(), facts);
   }
   if (json_) {
-    const Json said = level == Level::info ? Json{{"message", what.message()}} : to_json(what);
-    return json_line(Json{{kNames[number], said}});
+    const Json said = level == LogLevel::info ? Json{{"message", what.message()}} : to_json(what);
+    return json_line(Json{{kLevelNames[number], said}});
   }
   const std::string priority(to_journal_ ? kPriorities[number] : "");
   std::string text = priority + std::string(kPrefixes[number]) + escape_text(what.message());
   if (!what.subject().empty()) text += ": " + quote_name(what.subject());
   text += '\n';
-  if (level != Level::info && !hint.empty()) text += priority + "  hint: " + escape_text(hint) + '\n';
+  if (level != LogLevel::info && !hint.empty()) text += priority + "  hint: " + escape_text(hint) + '\n';
   return text;
 }
 
-void MessageWriter::write(Level level, const Status& what) {
+void MessageWriter::write(LogLevel level, const Status& what) { write(text_of(level, what)); }
+
+void MessageWriter::write(std::string text) {
   if (silent_) return;
-  std::string text = text_of(level, what);
   const MutexLock lock(mutex_);
   if (!line_.empty()) text = std::string(kEraseLine) + text + line_;
   write_to_stderr(text);

@@ -35,6 +35,11 @@ enum class LogForm : uint8_t { text, logfmt, json };
 /// "text", "logfmt" or "json".
 Result<LogForm> parse_log_form(const std::string& text);
 
+enum class LogLevel : uint8_t { error, warning, info };
+/// A line of a log as programs read it, with its time and its end; `facts` are members of it, in logfmt without those
+/// that are objects or arrays. Not for LogForm::text.
+std::string log_line(LogForm form, LogLevel level, std::string_view message, const Json& facts = Json::object());
+
 struct LogRule {
   LogForm form = LogForm::text;
   bool quiet = false;    ///< no warnings
@@ -53,9 +58,10 @@ class MessageWriter {
   /// line (sd-daemon(3)).
   void error(const Status& what);
   void warning(const Status& what);
-  /// A line of a log.
-  void event(std::string_view what);
+  /// A line of a log; `facts` go with it where programs read it (log_line()).
+  void event(std::string_view what, const Json& facts = Json::object(), LogLevel level = LogLevel::info);
   bool is_verbose() const { return log_.verbose; }
+  LogForm form() const { return log_.form; }
 
   /// Of several processes that say the same, only one does. Before begin_progress().
   void be_silent(bool silent) { silent_ = silent; }
@@ -71,9 +77,9 @@ class MessageWriter {
   void show_line(std::string line);
 
  private:
-  enum class Level : uint8_t { error, warning, info };
-  void write(Level level, const Status& what);
-  std::string text_of(Level level, const Status& what) const;
+  void write(LogLevel level, const Status& what);
+  void write(std::string text);
+  std::string text_of(LogLevel level, const Status& what) const;
 
   const bool json_, progress_;
   const LogRule log_;

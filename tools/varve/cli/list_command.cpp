@@ -1,10 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "core/sync.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -47,8 +44,7 @@ class ListCommand final : public Command {
   Result<std::vector<SetName>> names_of(const Catalog& catalog) const {
     if (job_.empty()) return catalog.sets();
     VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job_));
-    if (steps.empty())
-      return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
+    if (steps.empty()) return Status::not_found("the store has no set of this job", job_, Remedy::list_sets);
     std::vector<SetName> names;
     for (uint64_t step : steps) names.push_back({job_, step});
     return names;
@@ -73,18 +69,21 @@ class ListCommand final : public Command {
     using enum Table::Align;
     const bool any_said = std::any_of(records.begin(), records.end(),
                                       [&](const SetRecord& record) { return !words_of(said_of(record.name)).empty(); });
-    std::vector<Table::Column> columns{{"set"},           {fmt::format("saved ({})", time_zone(calendar_seconds()))},
-                                       {"files", right},  {"ranks", right},
-                                       {"size", right},   {"new", right},
-                                       {"stored", right}, {"ratio", right}};
+    std::vector<Table::Column> columns{{"set"},          {"number", right}, {"saved"},
+                                       {"files", right}, {"ranks", right},  {"size", right},
+                                       {"new", right},   {"stored", right}, {"ratio", right}};
     if (any_said) columns.push_back({"tags"});
     Table table(columns);
     for (const SetRecord& record : records) {
-      std::vector<std::string> row{
-          quote_name(record.name.to_string()), format_time(record.created_s),
-          std::to_string(record.file_count),   std::to_string(record.rank_count),
-          format_size(record.raw_bytes),       format_size(record.new_bytes),
-          format_size(record.stored_bytes()),  format_ratio(record.raw_bytes, record.stored_bytes())};
+      std::vector<std::string> row{quote_name(record.name.to_string()),
+                                   record.number == 0 ? "-" : std::to_string(record.number),
+                                   format_time(record.created_s),
+                                   std::to_string(record.file_count),
+                                   std::to_string(record.rank_count),
+                                   format_size(record.raw_bytes),
+                                   format_size(record.new_bytes),
+                                   format_size(record.stored_bytes()),
+                                   format_ratio(record.raw_bytes, record.stored_bytes())};
       if (any_said) row.push_back(words_of(said_of(record.name)));
       table.add_row(std::move(row));
     }

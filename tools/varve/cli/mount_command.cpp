@@ -34,19 +34,23 @@ std::string now_text() {
 }
 }  // namespace
 
-Result<MountLog> open_mount_log(const std::string& path) {
+Result<MountLog> open_mount_log(const std::string& path, LogForm form) {
   auto file = std::make_shared<UniqueFd>(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!file->valid()) return Status::from_errno(errno, "open", path);
-  return MountLog([file](const std::string& line) {
+  return MountLog([file, form](const std::string& line) {
     // One call, so that lines of several threads do not mix. A log that cannot be written stops nothing.
-    const std::string text = now_text() + " " + escape_text(line) + "\n";
+    const std::string text =
+        form == LogForm::text ? now_text() + " " + escape_text(line) + "\n" : log_line(form, LogLevel::info, line);
     if (::write(file->get(), text.data(), text.size()) < 0) return;
   });
 }
 
-MountLog system_mount_log() {
+MountLog system_mount_log(LogForm form) {
   ::openlog("varve-mount", LOG_PID, LOG_USER);
-  return [](const std::string& line) { ::syslog(LOG_NOTICE, "%s", escape_text(line).c_str()); };
+  return [form](const std::string& line) {
+    const std::string text = form == LogForm::text ? escape_text(line) : log_line(form, LogLevel::info, line);
+    ::syslog(LOG_NOTICE, "%s", text.c_str());
+  };
 }
 
 namespace {
@@ -119,15 +123,15 @@ class MountCommand final : public Command {
     if (foreground_) {
       MountLog log = [&session](const std::string& line) { session.log(line); };
       if (!log_.empty()) {
-        VARVE_ASSIGN(log, open_mount_log(log_));
+        VARVE_ASSIGN(log, open_mount_log(log_, session.log_form()));
       }
       VARVE_TRY(run_mount(options_, log, [&] { return announce(session); }));
       return ExitCode::success;
     }
-    auto work = [this](const std::function<Status()>& ready) -> Status {
-      MountLog log = system_mount_log();
+    auto work = [this, form = session.log_form()](const std::function<Status()>& ready) -> Status {
+      MountLog log = system_mount_log(form);
       if (!log_.empty()) {
-        VARVE_ASSIGN(log, open_mount_log(log_));
+        VARVE_ASSIGN(log, open_mount_log(log_, form));
       }
       return run_mount(options_, log, ready);
     };
@@ -157,7 +161,7 @@ class MountCommand final : public Command {
   }
 
   Status announce(Session& session) const {
-    session.print(fmt::format("{}\n", quote_name(shown_)));
+    session.announce(quote_name(shown_), {{"event", "mounted"}, {"folder", options_.folder}});
     return session.finish_printing();
   }
 

@@ -46,6 +46,7 @@ std::string_view exit_code_help() {
          "  4    damage was found\n"
          "  5    already exists\n"
          "  6    busy, try again\n"
+         "  75   of run: the program was stopped, and has work left\n"
          "  130  interrupted\n";
 }
 

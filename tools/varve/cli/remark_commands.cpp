@@ -28,7 +28,7 @@ class PinCommand final : public Command {
   std::string_view summary() const override { return "keep sets from being dropped, by whatever rule"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("SET", sets_, "JOB@STEP, or JOB for its newest set; one or more");
+    arguments.positional_list("SET", sets_, std::string(kSetForms) + "; one or more");
     arguments.examples(
         "  varve pin run@7               drop, prune and the keep= of levels leave it alone\n"
         "  varve unpin run@7\n");
@@ -56,7 +56,7 @@ class UnpinCommand final : public Command {
   std::string_view summary() const override { return "let pinned sets be dropped again"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("SET", sets_, "JOB@STEP, or JOB for its newest set; one or more");
+    arguments.positional_list("SET", sets_, std::string(kSetForms) + "; one or more");
     arguments.examples("  varve unpin run@7\n");
   }
 
@@ -99,7 +99,7 @@ class TagCommand final : public Command {
   std::string_view summary() const override { return "give a set tags, or take them away"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.positional("SET", set_, kSetForms);
     arguments.optional_positional_list("TAG", tags_,
                                        "letters, digits, '-', '_' and '.'; without one, its tags are listed");
     arguments.flag("--remove", remove_, "take these tags away");
@@ -144,7 +144,7 @@ class NoteCommand final : public Command {
   std::string_view summary() const override { return "write a note on a set, or read it"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.positional("SET", set_, kSetForms);
     arguments.optional_positional("TEXT", text_, "in the place of an earlier note; without it, the note is printed");
     arguments.flag("--remove", remove_, "remove the note");
     arguments.examples(

@@ -19,8 +19,9 @@ class RepairCommand final : public Command {
   }
 
   void declare(Arguments& arguments) override {
-    arguments.list("--from", "STORE", from_,
-                   std::string("a store that may have what is lost: ") + kStoreForms + "; repeatable, nearest first");
+    arguments.list(
+        "--from", "STORE", from_,
+        std::string("a store that may have what is lost: ") + kStoreForms + "; several may be given, nearest first");
     arguments.threads(thread_count_, "threads (default: one per processor)");
     arguments.examples(
         "  varve repair --from /lustre/store                        take what is damaged from there\n"

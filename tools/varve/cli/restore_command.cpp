@@ -25,7 +25,7 @@ class RestoreCommand final : public Command {
   bool works_together() const override { return true; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.positional("SET", set_, kSetForms);
     arguments.optional_positional("DIR", folder_, "the folder to restore into; made if missing");
     declare_file_filter(arguments, options_.filter);
     arguments.flag("--overwrite", options_.overwrite, "replace files that are there already");
@@ -39,6 +39,7 @@ class RestoreCommand final : public Command {
         "  varve restore run back --overwrite               the newest set, over what is there\n"
         "  varve restore run@7 back --rank 3                one rank's files\n"
         "  varve restore run@7 --tar | ssh far tar -x -C back\n"
+        "  varve restore run@7 --tar --files '*.txt' > texts.tar\n"
         "  varve restore run@7 back --files '*.h5' --files 'grid/*'\n");
   }
 

@@ -63,7 +63,7 @@ class RunCommand final : public Command {
     arguments.text("--levels", "LEVELS", levels_,
                    "where checkpoints go, in place of --store: nearest first, separated by \";\" (default: "
                    "$VARVE_LEVELS, else those of varve.toml)");
-    arguments.text("--job", "JOB", job_, "what the job is called (default: $VARVE_JOB, or what the program says)");
+    arguments.text("--job", "NAME", job_, "the job's name (default: $VARVE_JOB, or what the program says)");
     arguments.duration("--grace", grace_,
                        "between the signal that asks for a stop and the end (default: $VARVE_GRACE, else 30s)");
     arguments.number("--end-time", "SECONDS", end_time_,
@@ -78,7 +78,8 @@ class RunCommand final : public Command {
         "0), or auto (the default: code, if slurm.conf has RequeueExit=75, or there is no Slurm)");
     arguments.text("--state", "FILE", state_,
                    "counts the starts of the job; the program's session writes FILE.note (default: in the folder of "
-                   "the nearest store that all nodes share, else in the working directory)");
+                   "the nearest store that all nodes share, or beside it until it is made, else in the working "
+                   "directory)");
     arguments.count("--crash-limit", "N", crash_limit_,
                     "so many starts in a row may fail that went on from the same step (default: 3)");
     arguments.flag("--reset", reset_, "count starts and failures anew");
@@ -109,8 +110,7 @@ class RunCommand final : public Command {
     child.note_stop = [this, &session](const char* signal) { note_stop(session, signal); };
     const Result<ChildEnd> end = run_child(child, signals);
     if (!end.ok()) {
-      starts_.note_good_end();
-      write_job_starts(files_, state_, starts_).ignore("it was not started");
+      forget().ignore("it was not started");
       return end.status();
     }
     return conclude(session, *end, slurm);
@@ -143,13 +143,33 @@ class RunCommand final : public Command {
       job = base_name(command_.front());
     for (const LevelSpec& level : settings.levels) {
       if (level.kind != &kFolderLevel) continue;
-      VARVE_TRY(LevelStore::prepare(files_, level, level.place, settings.reach).status());
-      const std::string folder = join_path(level.place, "runs");
-      VARVE_TRY(files_.create_directory(folder));
-      state_ = join_path(folder, job + ".starts");
-      return {};
+      return choose_state_of(level, job, settings.reach);
     }
     state_ = "varve-run-" + job + ".starts";
+    return {};
+  }
+
+  /// A program that makes no checkpoint leaves nothing behind, and no store either: until there is one, what is counted
+  /// lies beside its place, and is brought into it by the next start.
+  Status choose_state_of(const LevelSpec& level, const std::string& job, const ReachOptions& reach) {
+    std::string place = level.place;
+    while (place.size() > 1 && place.ends_with('/')) place.pop_back();
+    const std::string beside = place + "." + job + ".starts";
+    const Result<FileStatus> there = files_.stat(level.place);
+    if (there.status().code() == StatusCode::not_found) {
+      state_ = beside;
+      return {};
+    }
+    VARVE_TRY(there.status());
+    VARVE_TRY(LevelStore::prepare(files_, level, level.place, reach).status());
+    const std::string folder = join_path(level.place, "runs");
+    VARVE_TRY(files_.create_directory(folder));
+    state_ = join_path(folder, job + ".starts");
+    // The note first: without what was counted beside it nobody looks for it there again.
+    for (const char* const kind : {".note", ""}) {
+      const Status moved = files_.rename(beside + kind, state_ + kind);
+      if (moved.code() != StatusCode::not_found) VARVE_TRY(moved);
+    }
     return {};
   }
 

@@ -53,6 +53,13 @@ void declare_rank_regex(Arguments& arguments, std::string& into, const std::stri
   arguments.value("--rank-regex", "REGEX", take, help);
 }
 
+std::string doubt_of_ranks(uint64_t count) {
+  return fmt::format(
+      "{} numbers in names are not taken for ranks, as most would have little data; --rank-regex says "
+      "where ranks are",
+      count);
+}
+
 void SaveArguments::declare_grouping(Arguments& arguments) {
   declare_rank_regex(arguments, options.ranks.rank_regex,
                      "regular expression whose first group is the rank in a file's path (default: the number that "
@@ -150,7 +157,7 @@ class SaveCommand final : public Command {
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
         "  varve save case/0.02                             the set case@0.02\n"
-        "  varve save case/final --tag final                its next step, called case@final as well\n"
+        "  varve save output --job heat --tag before-merge  its next step, called heat@before-merge as well\n"
         "  varve save md/state.cpt --job md                 one file; the next step of the job\n"
         "  varve save run --exclude '*.log' --exclude old\n"
         "  pg_dump base | varve save --stdin base.sql --job base\n"
@@ -297,7 +304,7 @@ class SaveCommand final : public Command {
     auto take_step = [this](const std::string& text) -> Status {
       saving_.options.step = parse_step(text);
       if (saving_.options.step) return {};
-      return Status::invalid_argument("a step is a number, or a time such as 0.02", text);
+      return Status::invalid_argument("a step is a number, or a time such as 0.02; a text is a tag (--tag)", text);
     };
     arguments.value("--step", "N", take_step,
                     "the step's number, or a time such as 0.02 (default: the number or time that the folder is called, "
@@ -316,6 +323,7 @@ class SaveCommand final : public Command {
                                {"variable_count", report.variable_count},
                                {"pattern_bytes", report.pattern_bytes},
                                {"known_bytes", report.known_bytes},
+                               {"doubted_ranks", report.doubted_ranks},
                                {"copied_to", std::move(copied)},
                                {"seconds", seconds}});
       return;
@@ -328,6 +336,7 @@ class SaveCommand final : public Command {
     session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
                               format_size(report.known_bytes), format_size(report.pattern_bytes),
                               format_count(report.variable_count, "variable", "variables")));
+    if (report.doubted_ranks > 0) session.print("  " + doubt_of_ranks(report.doubted_ranks) + "\n");
     for (const LevelCopy& to : copies) session.print("  " + line_of(to));
   }
 

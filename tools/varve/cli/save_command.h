@@ -9,6 +9,9 @@ namespace varve::cli {
 /// --rank-regex, as RankGrouping::rank_regex.
 void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help);
 
+/// That so many ranks were doubted (count_doubted_ranks()), for people.
+std::string doubt_of_ranks(uint64_t count);
+
 /// The options that say how a set is stored, for all commands that save sets.
 class SaveArguments {
  public:

@@ -12,6 +12,7 @@
 #include "cli/text.h"
 #include "core/sync.h"
 #include "monitor/metrics_outlet.h"
+#include "monitor/store_monitor.h"
 #include "runtime/live_file.h"
 #include "serve/rights.h"
 #include "serve/server.h"
@@ -28,10 +29,10 @@ class ServeCommand final : public Command {
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.text("--listen", "ADDRESS", listen_, "the address for clients: unix:/path or tcp://host:port");
-    arguments.optional_positional("STORE", store_, "the store, if it is in a bucket: s3://bucket/prefix");
+    arguments.text("--listen", "ADDRESS", listen_, "the address for clients: unix:PATH or tcp://HOST:PORT");
+    arguments.optional_positional("STORE", store_, "the store, if it is in a bucket: s3://BUCKET/PREFIX");
     arguments.text("--dir", "DIR", folder_,
-                   "the store's folder, or s3://bucket/prefix; if nothing is there, a store is made");
+                   "the store's folder, or s3://BUCKET/PREFIX; if nothing is there, a store is made");
     arguments.text(
         "--key-file", "FILE", key_file_,
         "the key of TCP clients that may do everything (default: $VARVE_KEY_FILE, if no other key is given)");
@@ -92,18 +93,16 @@ class ServeCommand final : public Command {
     }
     note_interrupts();
     VARVE_ASSIGN(const std::unique_ptr<Server> server, Server::start(std::move(options)));
-    session.print(fmt::format("serving {} at {}\n", quote_name(place), server->address().to_string()));
+    const std::string address = server->address().to_string();
+    session.announce(fmt::format("serving {} at {}", quote_name(place), address),
+                     {{"event", "serving"}, {"store", place}, {"address", address}});
     VARVE_TRY(session.finish_printing());
     if (server->connections_max() < connections_)
       session.warn(
           Status::resource_limit(fmt::format("there is room for {} connections only", server->connections_max()),
                                  "--connections", "let this user have more files open (ulimit -n)"));
-    std::unique_ptr<MetricsOutlet> outlet;
-    if (!metrics_.empty()) {
-      VARVE_ASSIGN(outlet, MetricsOutlet::open(metrics_));
-      session.print(fmt::format("metrics are at {}\n", outlet->where()));
-      VARVE_TRY(session.finish_printing());
-    }
+    Telling telling{.address = address, .place = place};
+    if (!metrics_.empty()) VARVE_TRY(begin_telling(session, bucket.get(), telling));
     // Where who looks at this machine finds it.
     SegmentFamily own;
     own.folder = live_folder();
@@ -113,11 +112,8 @@ class ServeCommand final : public Command {
     Moment next_metrics = MonotonicClock::now();
     while (!interrupted()) {
       if (MonotonicClock::now() >= next_metrics) {
-        Metrics metrics;
-        metrics.gauge("varve_server_info", "The server: 1.")
-            .sample(1, {{"address", server->address().to_string()}, {"store", place}});
-        server->tell(metrics);
-        if (outlet) publish(session, *outlet, metrics);
+        const Metrics metrics = metrics_of(*server, telling, /*runs=*/true);
+        if (telling.outlet) publish(session, *telling.outlet, metrics);
         if (!live_file.empty())
           write_metrics_file(live_file, metrics, 0600).ignore("who looks does not see the server");
         next_metrics = MonotonicClock::now() + std::chrono::seconds(1);
@@ -126,10 +122,44 @@ class ServeCommand final : public Command {
     }
     server->stop();
     if (!live_file.empty()) ::unlink(live_file.c_str());
+    if (telling.outlet) publish(session, *telling.outlet, metrics_of(*server, telling, /*runs=*/false));
     return ExitCode::success;
   }
 
  private:
+  /// What monitoring is told from.
+  struct Telling {
+    std::string address, place;
+    std::unique_ptr<MetricsOutlet> outlet{};  ///< null: nobody asks
+    std::unique_ptr<Store> store{};           ///< null: what is served is one of several places of a store
+    std::unique_ptr<StoreMonitor> monitor{};  ///< of the store
+  };
+
+  /// `bucket`: null if a folder is served.
+  Status begin_telling(Session& session, StorePlace* bucket, Telling& telling) const {
+    VARVE_ASSIGN(telling.outlet, MetricsOutlet::open(metrics_));
+    session.announce("metrics are at " + telling.outlet->where(),
+                     {{"event", "metrics"}, {"place", telling.outlet->where()}});
+    VARVE_TRY(session.finish_printing());
+    Result<std::unique_ptr<Store>> store =
+        bucket != nullptr ? open_store(*bucket) : Store::open(posix_file_system(), folder_);
+    if (!store.ok()) return {};
+    telling.store = *std::move(store);
+    // To go through all that a bucket has costs money.
+    VARVE_ASSIGN(telling.monitor, StoreMonitor::start(*telling.store, {.tells_garbage = bucket == nullptr}));
+    return {};
+  }
+
+  static Metrics metrics_of(Server& server, const Telling& telling, bool runs) {
+    Metrics metrics = Metrics::with({{"store", telling.place}});
+    metrics.gauge("varve_server_info", "The server: 1.").sample(1, {{"address", telling.address}});
+    metrics.gauge("varve_server_running", "Whether the server runs, as far as it could tell.").sample(runs ? 1 : 0);
+    metrics.gauge("varve_server_updated_timestamp_seconds", "When all this was true.").sample(calendar_time());
+    server.tell(metrics);
+    if (telling.monitor) telling.monitor->tell(metrics);
+    return metrics;
+  }
+
   /// A server goes on without its metrics.
   void publish(Session& session, MetricsOutlet& outlet, const Metrics& metrics) {
     const Status published = outlet.publish(metrics);

@@ -83,6 +83,11 @@ void Session::print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && print_errno_ == 0) print_errno_ = errno;
 }
 
+void Session::announce(std::string_view line, const Json& facts) {
+  if (log_form() != LogForm::text) return log(line, facts);
+  print(std::string(line) + "\n");
+}
+
 Status Session::finish_printing() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};

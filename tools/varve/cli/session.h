@@ -63,7 +63,14 @@ class Session {
   void print_facts(const Json& facts) { print(json_line(facts)); }
   void warn(const Status& what) { messages_.warning(what); }
   /// A line of a log, on standard error. From any thread.
-  void log(std::string_view event) { messages_.event(event); }
+  void log(std::string_view event, const Json& facts = Json::object(), LogLevel level = LogLevel::info) {
+    messages_.event(event, facts, level);
+  }
+  /// Text: messages are for people, and what a program that lives long says of itself goes to standard output. Else
+  /// programs read that as they read its log, of which it is a line.
+  LogForm log_form() const { return messages_.form(); }
+  /// Such a word: in text without what the log says with it.
+  void announce(std::string_view line, const Json& facts);
   bool is_verbose() const { return messages_.is_verbose(); }
   /// Whether all that was printed has reached standard output.
   Status finish_printing();

@@ -38,7 +38,7 @@ class ShowCommand final : public Command {
   }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.positional("SET", set_, kSetForms);
     declare_file_filter(arguments, filter_);
     arguments.flag("--variables", variables_, "list each variable of each file, not only the classes");
     arguments.examples(
@@ -124,7 +124,8 @@ class ShowCommand final : public Command {
     const SetRecord& record = details.record;
     std::set<ArenaId> arenas;
     for (const GroupRecord& group : record.groups) arenas.insert(group.hint);
-    session.print(fmt::format("{}: {}, {}, {}, saved {}\n", quote_name(record.name.to_string()),
+    const std::string number = record.number == 0 ? "" : fmt::format("number {} of its job, ", record.number);
+    session.print(fmt::format("{}: {}{}, {}, {}, saved {}\n", quote_name(record.name.to_string()), number,
                               format_count(record.file_count, "file", "files"),
                               format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
                               format_time(record.created_s)));

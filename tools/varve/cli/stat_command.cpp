@@ -6,7 +6,7 @@
 #include "cli/text.h"
 #include "core/metrics.h"
 #include "engine/inspect.h"
-#include "store/catalog.h"
+#include "monitor/store_facts.h"
 #include "store/store.h"
 
 namespace varve::cli {
@@ -36,7 +36,7 @@ class StatCommand final : public Command {
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(StoreStatistics statistics, store_statistics(*store));
     if (!metrics_.empty()) {
-      VARVE_TRY(write_metrics(*store, statistics));
+      VARVE_TRY(write_metrics(session, *store, statistics));
     } else if (session.json()) {
       print_json(session, statistics);
     } else {
@@ -62,37 +62,21 @@ class StatCommand final : public Command {
     return object;
   }
 
-  Status write_metrics(const Store& store, const StoreStatistics& statistics) const {
+  Status write_metrics(const Session& session, const Store& store, const StoreStatistics& statistics) const {
     const auto number = [](auto value) { return static_cast<double>(value); };
-    Metrics metrics;
-    VARVE_ASSIGN(const uint64_t arenas, arena_bytes(store));
-    metrics.gauge("varve_store_arena_bytes", "What the store's arenas take.").sample(number(arenas));
-    metrics.gauge("varve_store_needed_bytes", "What of that sets need; the next prune gives most of the rest back.")
-        .sample(number(statistics.packed_bytes + statistics.metadata_bytes));
+    VARVE_ASSIGN(const std::string location, session.store_path());
+    Metrics metrics = Metrics::with({{"store", location}});
+    VARVE_ASSIGN(const StoreFacts facts, look_at_store(store));
+    tell(facts, metrics);
+    // Where a set is not whole it may not be known what it needs.
+    if (const Result<uint64_t> garbage = garbage_bytes(store, null_progress()); garbage.ok())
+      tell_garbage(*garbage, metrics);
     metrics.gauge("varve_store_index_bytes", "What the index takes.").sample(number(statistics.index_bytes));
     metrics.gauge("varve_store_raw_bytes", "What all sets would take as files.").sample(number(statistics.raw_bytes));
     metrics.gauge("varve_store_distinct_bytes", "What of that is not repeated.")
         .sample(number(statistics.distinct_bytes));
     metrics.gauge("varve_store_damaged_sets", "Sets that are not whole.")
         .sample(number(statistics.damaged_sets.size()));
-    const Catalog catalog(store);
-    VARVE_ASSIGN(const std::vector<std::string> jobs, catalog.jobs());
-    std::map<std::string, std::pair<size_t, SetRecord>> newest;
-    for (const std::string& job : jobs) {
-      VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(job));
-      if (steps.empty()) continue;
-      Result<SetRecord> record = catalog.read({job, steps.back()});
-      if (record.ok()) newest.emplace(job, std::pair(steps.size(), *std::move(record)));
-    }
-    metrics.gauge("varve_store_sets", "Sets of a job.");
-    for (const auto& [job, last] : newest) metrics.sample(number(last.first), {{"job", job}});
-    metrics.gauge("varve_store_newest_step", "The step of a job's newest set.");
-    for (const auto& [job, last] : newest) {
-      const uint64_t step = last.second.name.step;
-      metrics.sample(time_of_step(step).value_or(number(step)), {{"job", job}});
-    }
-    metrics.gauge("varve_store_newest_timestamp_seconds", "When a job's newest set was saved.");
-    for (const auto& [job, last] : newest) metrics.sample(number(last.second.created_s), {{"job", job}});
     return write_metrics_file(metrics_, metrics);
   }
 

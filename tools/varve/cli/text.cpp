@@ -87,15 +87,7 @@ std::string format_time(int64_t seconds_since_1970) {
   std::tm local{};
   std::array<char, 64> text;
   if (::localtime_r(&time, &local) == nullptr) return "-";
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local)};
-}
-
-std::string time_zone(int64_t seconds_since_1970) {
-  const auto time = static_cast<std::time_t>(seconds_since_1970);
-  std::tm local{};
-  std::array<char, 64> text;
-  if (::localtime_r(&time, &local) == nullptr) return "-";
-  return {text.data(), std::strftime(text.data(), text.size(), "%Z", &local)};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S %Z", &local)};
 }
 
 std::string format_shape(const std::vector<uint64_t>& shape) {

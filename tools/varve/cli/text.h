@@ -17,10 +17,8 @@ namespace varve::cli {
 
 /// "2:05", "1:02:05": for what remains.
 std::string format_clock(double seconds);
-/// Local time, "2024-05-01 12:30:59".
+/// Local time and its zone, which may differ between summer and winter: "2024-05-01 12:30:59 CEST".
 std::string format_time(int64_t seconds_since_1970);
-/// The zone of such times: "CET".
-std::string time_zone(int64_t seconds_since_1970);
 /// "50x50"; "scalar" if empty.
 std::string format_shape(const std::vector<uint64_t>& shape);
 /// Of "80%" or "0.8". invalid_argument: it is not from 0 to 1.

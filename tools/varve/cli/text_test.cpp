@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <ctime>
+#include <optional>
+
 #include "cli/process.h"
 #include "cli/remedies.h"
 
@@ -37,6 +41,17 @@ TEST(Names, ThatLookQuotedAreQuoted) {
   EXPECT_EQ(quote_name("\"a\""), R"("\"a\"")");
   EXPECT_EQ(quote_name(""), "\"\"");
   EXPECT_EQ(quote_name(" a"), "\" a\"");
+}
+
+TEST(Times, SayTheirZoneWhichIsAnotherOneInSummer) {
+  const char* const zone = std::getenv("TZ");
+  const std::optional<std::string> before = zone != nullptr ? std::optional<std::string>(zone) : std::nullopt;
+  ::setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+  ::tzset();
+  EXPECT_EQ(format_time(1'700'000'000), "2023-11-14 23:13:20 CET");
+  EXPECT_EQ(format_time(1'690'000'000), "2023-07-22 06:26:40 CEST");
+  before ? ::setenv("TZ", before->c_str(), 1) : ::unsetenv("TZ");
+  ::tzset();
 }
 
 TEST(Tables, LineUp) {

@@ -146,7 +146,7 @@ class TopCommand final : public Command {
     arguments.list(
         "--from", "PLACE", places_,
         "what tells metrics, in place of the runs, watchers and servers of this node: a file, a folder of .prom "
-        "files, a port of this machine, HOST:PORT, or a URL; may be given several times");
+        "files, a port of this machine, HOST:PORT, or a URL; several may be given");
     arguments.flag("--once", once_, "print one table, and end (as where standard output is no terminal)");
     arguments.seconds("--interval", interval_, "how often to look (default: 2s)");
     arguments.examples(

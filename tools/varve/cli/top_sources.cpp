@@ -84,6 +84,12 @@ uint32_t number_of_process(const std::string& text) {
   return number;
 }
 
+/// Counts as counts, times as times.
+std::string step_words(const std::optional<double>& step) {
+  if (!step) return "-";
+  return *step == std::floor(*step) && std::abs(*step) < 1e15 ? fmt::format("{:.0f}", *step) : fmt::format("{}", *step);
+}
+
 std::string state_of_run(const TopRun& run, bool running, bool failed, double now, bool is_dead) {
   if (!running) return failed ? "failed" : "ended";
   if (is_dead) return "killed";
@@ -141,29 +147,76 @@ struct RunTold {
   }
 };
 
-void take_of_server(TopServer& server, const MetricsSample& sample) {
-  if (sample.name == "varve_server_info")
-    server.address = sample.label("address"), server.store = sample.label("store");
-  if (sample.name == "varve_server_connections") server.connections += sample.value;
-  if (sample.name == "varve_server_start_timestamp_seconds") server.begin = sample.value;
-  if (sample.name == "varve_server_received_bytes_total") server.received_bytes = sample.value;
-  if (sample.name == "varve_server_sent_bytes_total") server.sent_bytes = sample.value;
-  if (sample.name != "varve_server_requests_total") return;
-  server.requests += sample.value;
-  if (sample.label("outcome") != "done" && sample.label("outcome") != "refused") server.failures += sample.value;
-}
+/// Of what has told this last, whether it is at work.
+struct TopLife {
+  std::optional<double> running{}, updated{};
+  bool busy = false;  ///< with something that it tells nothing from
 
-void take_of_watcher(TopWatcher& watcher, const MetricsSample& sample) {
-  if (sample.name == "varve_watch_info") watcher.to = sample.label("to");
-  if (sample.name == "varve_watch_saved_sets_total") watcher.saved = sample.value;
-  if (sample.name == "varve_watch_raw_bytes_total") watcher.raw_bytes = sample.value;
-  if (sample.name == "varve_watch_stored_bytes_total") watcher.stored_bytes = sample.value;
-  if (sample.name == "varve_watch_failures_total") watcher.failures = sample.value;
-  if (sample.name == "varve_watch_pending_sets") watcher.pending[sample.label("state")] = sample.value;
-}
+  void take(std::string_view name, double value) {
+    if (name == "running") running = value;
+    if (name == "updated_timestamp_seconds") updated = value;
+    if (name == "saving") busy = value != 0;
+  }
+  std::string state(double now) const {
+    if (running && *running == 0) return "ended";
+    return updated && !busy && now - *updated > kSilentSeconds ? "silent" : "running";
+  }
+};
+
+/// A server as its samples come.
+struct ServerTold {
+  TopServer server{};
+  TopLife life{};
+
+  void take(const MetricsSample& sample) {
+    const std::string_view name = std::string_view(sample.name).substr(std::string_view("varve_server_").size());
+    life.take(name, sample.value);
+    if (name == "info") server.address = sample.label("address"), server.store = sample.label("store");
+    if (name == "connections") server.connections += sample.value;
+    if (name == "start_timestamp_seconds") server.begin = sample.value;
+    if (name == "received_bytes_total") server.received_bytes = sample.value;
+    if (name == "sent_bytes_total") server.sent_bytes = sample.value;
+    if (name != "requests_total") return;
+    server.requests += sample.value;
+    if (sample.label("outcome") != "done" && sample.label("outcome") != "refused") server.failures += sample.value;
+  }
+};
+
+/// A watcher as its samples come.
+struct WatcherTold {
+  TopWatcher watcher{};
+  TopLife life{};
+  /// Of a job at a level: when its newest set was saved, and its step. The newest of all is shown.
+  std::map<std::pair<std::string, std::string>, std::pair<double, double>> newest{};
+
+  void take(const MetricsSample& sample) {
+    const std::string_view name = std::string_view(sample.name).substr(std::string_view("varve_watch_").size());
+    const double value = sample.value;
+    life.take(name, value);
+    if (name == "info") watcher.from = sample.label("from"), watcher.to = sample.label("to");
+    if (name == "saved_sets_total") watcher.saved = value;
+    if (name == "raw_bytes_total") watcher.raw_bytes = value;
+    if (name == "stored_bytes_total") watcher.stored_bytes = value;
+    if (name == "failures_total") watcher.failures = value;
+    if (name == "pending_sets") watcher.pending[sample.label("state")] = value;
+    if (name == "level_lag_seconds") watcher.lag_seconds = std::max(watcher.lag_seconds.value_or(0), value);
+    if (name == "level_newest_timestamp_seconds") newest_of(sample).first = value;
+    if (name == "level_newest_step") newest_of(sample).second = value;
+  }
+  std::pair<double, double>& newest_of(const MetricsSample& sample) {
+    return newest[{sample.label("job"), sample.label("level")}];
+  }
+  TopWatcher shown(double now) {
+    watcher.state = life.state(now);
+    const auto last = std::max_element(newest.begin(), newest.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (last != newest.end()) watcher.newest = last->first.first + "@" + step_words(last->second.second);
+    return std::move(watcher);
+  }
+};
 
 TopWatcher watcher_of(const WatchStatus& status) {
-  TopWatcher watcher{.to = status.to, .state = "running", .newest = status.newest};
+  TopWatcher watcher{.to = status.to, .newest = status.newest, .state = "running"};
   for (const std::string& folder : status.folders) watcher.from += (watcher.from.empty() ? "" : ", ") + folder;
   watcher.saved = static_cast<double>(status.saved_sets);
   watcher.raw_bytes = static_cast<double>(status.raw_bytes);
@@ -176,19 +229,14 @@ TopWatcher watcher_of(const WatchStatus& status) {
 
 void add_metrics(TopView& view, std::string_view text, const std::string& source, bool is_dead) {
   std::map<std::string, RunTold> runs;  // by job: a collector may tell of several
-  std::optional<TopServer> server;
-  std::optional<TopWatcher> watcher;
+  // By what they work on, of which there may be several as well.
+  std::map<std::string, ServerTold> servers;
+  std::map<std::string, WatcherTold> watchers;
   for (const MetricsSample& sample : parse_metrics(text)) {
     if (!std::isfinite(sample.value)) continue;
     if (sample.name.starts_with("varve_run_")) runs[sample.label("job")].take(sample);
-    if (sample.name.starts_with("varve_server_")) {
-      if (!server) server.emplace(TopServer{.source = source});
-      take_of_server(*server, sample);
-    }
-    if (sample.name.starts_with("varve_watch_")) {
-      if (!watcher) watcher.emplace(TopWatcher{.state = "-", .source = source});
-      take_of_watcher(*watcher, sample);
-    }
+    if (sample.name.starts_with("varve_server_")) servers[sample.label("store")].take(sample);
+    if (sample.name.starts_with("varve_watch_")) watchers[sample.label("from")].take(sample);
   }
   for (auto& [job, told] : runs) {
     if (!told.is_run) continue;
@@ -197,9 +245,17 @@ void add_metrics(TopView& view, std::string_view text, const std::string& source
     told.run.state = state_of_run(told.run, told.running, told.failed, view.at, is_dead);
     view.runs.push_back(std::move(told.run));
   }
-  // Of one that was killed there is nothing to tell: it goes on when it is started again.
-  if (server && !is_dead) view.servers.push_back(*std::move(server));
-  if (watcher) view.watchers.push_back(*std::move(watcher));
+  for (auto& [store, told] : servers) {
+    // Of one that was killed there is nothing to tell: it goes on when it is started again.
+    if (is_dead) break;
+    told.server.source = source;
+    told.server.state = told.life.state(view.at);
+    view.servers.push_back(std::move(told.server));
+  }
+  for (auto& [from, told] : watchers) {
+    told.watcher.source = source;
+    view.watchers.push_back(told.shown(view.at));
+  }
 }
 
 namespace {
@@ -302,12 +358,6 @@ uint64_t whole(double value) {
   return value >= 0x1p63 ? uint64_t{1} << 63 : value > 0 ? static_cast<uint64_t>(value) : 0;
 }
 
-/// Counts as counts, times as times.
-std::string step_words(const std::optional<double>& step) {
-  if (!step) return "-";
-  return *step == std::floor(*step) && std::abs(*step) < 1e15 ? fmt::format("{:.0f}", *step) : fmt::format("{}", *step);
-}
-
 std::string bytes_words(double raw, double stored) {
   if (raw <= 0) return "-";
   return fmt::format("{} → {} ({})", format_size(whole(raw)), format_size(whole(stored)),
@@ -359,6 +409,7 @@ std::string watchers_text(const std::vector<TopWatcher>& watchers) {
   Table table({{"watcher"},
                {"to"},
                {"state"},
+               {"behind", right},
                {"saved", right},
                {"waiting", right},
                {"failed", right},
@@ -366,9 +417,9 @@ std::string watchers_text(const std::vector<TopWatcher>& watchers) {
                {"newest"}});
   for (const TopWatcher& one : watchers)
     table.add_row({quote_name(one.from.empty() ? one.source : one.from), quote_name(one.to), one.state,
-                   count_words(one.saved), count_words(count_of(one.pending, "waiting")),
-                   count_words(count_of(one.pending, "failed")), bytes_words(one.raw_bytes, one.stored_bytes),
-                   one.newest.empty() ? "-" : quote_name(one.newest)});
+                   one.lag_seconds ? format_duration(*one.lag_seconds) : "-", count_words(one.saved),
+                   count_words(count_of(one.pending, "waiting")), count_words(count_of(one.pending, "failed")),
+                   bytes_words(one.raw_bytes, one.stored_bytes), one.newest.empty() ? "-" : quote_name(one.newest)});
   return table.empty() ? "" : "\n" + table.render();
 }
 
@@ -376,6 +427,7 @@ std::string servers_text(const std::vector<TopServer>& servers) {
   using enum Table::Align;
   Table table({{"server"},
                {"store"},
+               {"state"},
                {"connections", right},
                {"requests", right},
                {"failed", right},
@@ -383,7 +435,7 @@ std::string servers_text(const std::vector<TopServer>& servers) {
                {"sent", right}});
   for (const TopServer& one : servers)
     table.add_row({quote_name(one.address.empty() ? one.source : one.address),
-                   one.store.empty() ? "-" : quote_name(one.store), count_words(one.connections),
+                   one.store.empty() ? "-" : quote_name(one.store), one.state, count_words(one.connections),
                    count_words(one.requests), count_words(one.failures), format_size(whole(one.received_bytes)),
                    format_size(whole(one.sent_bytes))});
   return table.empty() ? "" : "\n" + table.render();
@@ -438,12 +490,14 @@ Json to_json(const TopView& view) {
                         {"raw_bytes", whole(one.raw_bytes)},
                         {"stored_bytes", whole(one.stored_bytes)},
                         {"failures", whole(one.failures)},
+                        {"lag_seconds", number_or_null(one.lag_seconds)},
                         {"newest", one.newest},
                         {"pending", numbers_json(one.pending)}});
   for (const TopServer& one : view.servers)
     servers.push_back({{"source", one.source},
                        {"address", one.address},
                        {"store", one.store},
+                       {"state", one.state},
                        {"begin", one.begin},
                        {"connections", whole(one.connections)},
                        {"requests", whole(one.requests)},

@@ -34,13 +34,16 @@ struct TopRun {
 };
 
 struct TopWatcher {
-  std::string from{}, to{}, state{}, newest{}, source{};
+  std::string from{}, to{}, newest{}, source{};
+  std::string state{};  ///< "running", "ended", "silent"
   double saved = 0, raw_bytes = 0, stored_bytes = 0, failures = 0;
+  std::optional<double> lag_seconds{};      ///< of the level that is farthest behind, if it is told
   std::map<std::string, double> pending{};  ///< sets, by what they wait for
 };
 
 struct TopServer {
   std::string source{}, address{}, store{};
+  std::string state{};  ///< as of a watcher
   double connections = 0, requests = 0, failures = 0, received_bytes = 0, sent_bytes = 0, begin = 0;
 };
 

@@ -35,7 +35,7 @@ class TransferCommand final : public Command {
   }
 
   void declare(Arguments& arguments) override {
-    arguments.optional_positional("SET", set_, "JOB@STEP, or JOB for its newest set; with --all: JOB");
+    arguments.optional_positional("SET", set_, std::string(kSetForms) + "; with --all: JOB");
     if (push_) {
       arguments.text(
           "--to", "STORE", other_,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -15,6 +16,7 @@
 #include "cli/save_command.h"
 #include "cli/text.h"
 #include "cli/watch_explanation.h"
+#include "cli/watch_levels.h"
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
@@ -83,11 +85,17 @@ class WatchedSource final : public Source {
 /// Says a line for each event, and keeps the status file.
 class Reporter final : public WatchListener {
  public:
-  Reporter(Session& session, std::string to) : session_(session) {
+  /// `nearest` is what is saved to, and is called `level`.
+  Reporter(Session& session, std::string to, const Store& nearest, const std::string& level)
+      : session_(session), levels_(nearest, level, calendar_seconds()) {
     status_.to = std::move(to);
     status_.host = host_name();
     status_.process = ::getpid();
     status_.started_s = calendar_seconds();
+  }
+  ~Reporter() override {
+    status_.running = false;
+    publish();
   }
   Status open(const std::vector<std::string>& folders, const std::string& metrics) {
     status_.folders = folders;
@@ -111,6 +119,8 @@ class Reporter final : public WatchListener {
     const std::string set = event.entry.name.to_string();
     if (session_.json()) {
       session_.print_facts(facts_of(event, set));
+    } else if (session_.log_form() != LogForm::text) {
+      log(event, set);
     } else {
       session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of(event, quote_name(set))));
     }
@@ -120,8 +130,11 @@ class Reporter final : public WatchListener {
   void rests(const SetTracker& sets) override {
     left_out_.clear();
     std::vector<WatchStatus::Pending> pending;
+    status_.pending_bytes = 0;
+    made_s_.clear();
     for (const auto& [key, entry] : sets.entries()) {
       if (entry.state == WatchState::saved) continue;
+      if (entry.state != WatchState::differs) note_unsaved(entry);
       left_out_.push_back({entry.name, entry.state, entry.failure.ok() ? Status::busy(entry.lacking) : entry.failure});
       pending.push_back({entry.name.to_string(), state_name(entry.state),
                          entry.failure.ok() ? entry.lacking : in_one_line(entry.failure)});
@@ -130,11 +143,18 @@ class Reporter final : public WatchListener {
       return a.set == b.set && a.state == b.state && a.why == b.why;
     };
     if (status_.saving.empty() &&
-        std::equal(pending.begin(), pending.end(), status_.pending.begin(), status_.pending.end(), same))
+        std::equal(pending.begin(), pending.end(), status_.pending.begin(), status_.pending.end(), same)) {
+      if (MonotonicClock::now() >= next_publication_) publish();
       return;
+    }
     status_.saving.clear();
     status_.pending = std::move(pending);
     write();
+  }
+
+  /// That sets were brought to the levels behind the nearest.
+  void note_brought(const std::string& job, const Onward& onward, const Levels& levels) {
+    if (outlet_) levels_.note_brought(job, onward, levels);
   }
 
   /// Says at the end which sets are not in the store. The code is that of the first that failed, or else of the first
@@ -146,6 +166,8 @@ class Reporter final : public WatchListener {
       for (const LeftOut& one : left_out_)
         sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
       session_.print_facts(Json{{"event", "left_out"}, {"time_s", calendar_seconds()}, {"sets", std::move(sets)}});
+    } else if (session_.log_form() != LogForm::text) {
+      session_.log(line_of_left_out(), {{"event", "left_out"}}, LogLevel::warning);
     } else {
       session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of_left_out()));
     }
@@ -170,7 +192,19 @@ class Reporter final : public WatchListener {
     return line;
   }
 
+  /// Of a set that is not in the store, how large it is and when it was written last.
+  void note_unsaved(const SetTracker::Entry& entry) {
+    int64_t& made_s = made_s_[entry.name.job];
+    for (const SourceFile& file : entry.found.files) {
+      status_.pending_bytes += file.bytes;
+      made_s = std::max(made_s, file.modified_s);
+    }
+  }
+
   void count(const WatchEvent& event) {
+    // Which reads its record: for those alone who are told of it.
+    if (outlet_ && event.kind == WatchEvent::Kind::was_saved) levels_.note_there(event.entry.name);
+    if (event.kind == WatchEvent::Kind::saved) levels_.note_saved(event.report->record);
     if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
     if (event.kind == WatchEvent::Kind::failed) ++status_.failures;
     if (event.kind != WatchEvent::Kind::saved) return;
@@ -179,6 +213,20 @@ class Reporter final : public WatchListener {
     status_.stored_bytes += event.report->record.stored_bytes();
     status_.newest = event.entry.name.to_string();
     status_.newest_s = calendar_seconds();
+  }
+
+  void log(const WatchEvent& event, const std::string& set) {
+    using enum WatchEvent::Kind;
+    Json facts = facts_of(event, set);
+    facts.erase("time_s");  // each line has its time
+    if (event.kind == saved) {
+      facts.erase("record");
+      facts["raw_bytes"] = event.report->record.raw_bytes;
+      facts["stored_bytes"] = event.report->record.stored_bytes();
+    }
+    const bool is_bad = event.kind == differs || event.kind == failed;
+    if (is_bad) facts["code"] = facts["error"]["code"];
+    session_.log(line_of(event, quote_name(set)), facts, is_bad ? LogLevel::warning : LogLevel::info);
   }
 
   static std::string line_of(const WatchEvent& event, const std::string& set) {
@@ -224,13 +272,22 @@ class Reporter final : public WatchListener {
 
   void publish() {
     if (!outlet_) return;
+    status_.updated = calendar_time();
+    status_.levels = levels_.now(made_s_);
+    next_publication_ = MonotonicClock::now() + kPublicationInterval;
     const Status published = outlet_->publish(metrics_of(status_));
     if (!published.ok() && !warned_of_metrics_) session_.warn(published.with_context("metrics are not told"));
     warned_of_metrics_ = !published.ok();
   }
 
+  /// Where nothing happens.
+  static constexpr std::chrono::seconds kPublicationInterval{5};
+
   Session& session_;
   WatchStatus status_;
+  WatchLevels levels_;
+  std::map<std::string, int64_t> made_s_;  ///< by job: when the newest of what is not saved was written
+  Moment next_publication_{};
   std::optional<StatusFile> file_;
   std::unique_ptr<MetricsOutlet> outlet_;  ///< null: nobody asks
   bool warned_ = false, warned_of_metrics_ = false;
@@ -311,7 +368,7 @@ class WatchCommand final : public Command {
     VARVE_TRY(open(session, target));
     give_way();
     note_interrupts();
-    Reporter reporter(session, target.location);
+    Reporter reporter(session, target.location, *target.store, target.level);
     WatchDuty duty;
     duty.save = [&](const SetToSave& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
       up_to_date_.erase(name.job);
@@ -327,7 +384,7 @@ class WatchCommand final : public Command {
     };
     if (target.levels) {
       duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
-        return bring_along(session, *target.levels, name, progress);
+        return bring_along(session, *target.levels, name, progress, reporter);
       };
       duty.find = [&](const SetName& name) { return find_set(target.levels->levels(), name); };
     }
@@ -343,7 +400,7 @@ class WatchCommand final : public Command {
  private:
   /// Where the sets go. Ends before the session, which holds what reaches it.
   struct Target {
-    std::string location;                   ///< for people
+    std::string location, level;            ///< for people: all of it, and what is saved to
     StorePlace* place = nullptr;            ///< unless levels were named
     std::unique_ptr<Store> own;             ///< likewise
     std::unique_ptr<CommandLevels> levels;  ///< if they were
@@ -358,12 +415,14 @@ class WatchCommand final : public Command {
                    CommandLevels::open({levels_, session.said_store(), session.reach()}, CommandLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
+      target.level = target.levels->levels().nearest().name();
       return {};
     }
     target.location = to_;
     if (target.location.empty()) {
       VARVE_ASSIGN(target.location, session.store_path());
     }
+    target.level = target.location;
     VARVE_ASSIGN(target.place, session.open_place(target.location));
     VARVE_ASSIGN(target.own, varve::open_store(*target.place));
     target.store = target.own.get();
@@ -373,9 +432,11 @@ class WatchCommand final : public Command {
   }
 
   /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
-  Status bring_along(Session& session, CommandLevels& levels, const SetName& name, ProgressSink& progress) {
+  Status bring_along(Session& session, CommandLevels& levels, const SetName& name, ProgressSink& progress,
+                     Reporter& reporter) {
     if (up_to_date_.contains(name.job)) return {};
     const Onward onward = levels.bring_along(name.job, progress);
+    reporter.note_brought(name.job, onward, levels.levels());
     for (const Status& given_up : onward.given_up) session.warn(given_up);
     if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
     const bool owed = onward.owed.contains(name.step);

@@ -94,6 +94,20 @@ std::optional<Line> parse_line(std::string_view text) {
   return line;
 }
 
+/// The process of rank 0; nothing of a log that does not say all of it.
+std::optional<ProcessIdentity> identity_in(const Json& json) {
+  const Result<UniqueId> boot = UniqueId::parse(text_in(json, "boot"));
+  const uint64_t number = count_in(json, "process"), start = count_in(json, "start_ticks");
+  if (!boot.ok() || number == 0 || number > UINT32_MAX || start == 0) return std::nullopt;
+  return ProcessIdentity{*boot, count_in(json, "pid_namespace"), start, static_cast<uint32_t>(number)};
+}
+
+/// Whether it ran since this machine was started, and does not any more.
+bool has_died_here(const ProcessIdentity& process) {
+  const Result<ProcessIdentity> own = ProcessIdentity::own();
+  return own.ok() && own->boot == process.boot && liveness(process) == Liveness::dead;
+}
+
 Json blocked_json(const BlockedParts& parts) {
   Json json = Json::object();
   for (size_t i = 0; i < kBlockedCauses; ++i) {
@@ -130,11 +144,15 @@ class RunLines {
   }
 
   const BlockedParts& blocked() const { return blocked_; }
+  const std::optional<ProcessIdentity>& process() const { return identity_; }
 
-  Json facts(bool is_newest) const {
-    const char* const state = ended_ ? (why_.empty() ? "ended" : "failed") : is_newest ? "open" : "cut off";
+  /// `goes_on`: for all that is known; else what has no end in the log was cut off.
+  Json facts(bool goes_on) {
+    const bool is_cut_off = !ended_ && !goes_on;
+    if (is_cut_off) cut_off();
+    const char* const state = ended_ ? (why_.empty() ? "ended" : "failed") : is_cut_off ? "cut off" : "open";
     Json checkpoints = Json::array();
-    for (const Checkpoint& one : checkpoints_) checkpoints.push_back(facts_of(one, ended_.has_value() || !is_newest));
+    for (const Checkpoint& one : checkpoints_) checkpoints.push_back(facts_of(one, ended_.has_value()));
     return {{"run", run_},
             {"host", host_},
             {"process", process_},
@@ -160,6 +178,7 @@ class RunLines {
     std::string level{};
     std::optional<double> begun{}, arrived{}, given_up{};
     uint64_t bytes = 0, failures = 0;
+    bool is_under_way = false;
   };
   struct Checkpoint {
     uint64_t step = 0;
@@ -188,6 +207,10 @@ class RunLines {
       return true;
     }
     if (!line.step) return false;
+    if (line.event == "making") {
+      begun_checkpoint(*line.step).begin = seconds_in(line.json, "begin");
+      return true;
+    }
     if (line.event == "checkpoint" || line.event == "skipped") return take_checkpoint(line);
     if (line.event == "stored" || line.event == "failed") return take_outcome(line);
     return take_level(line);
@@ -197,6 +220,7 @@ class RunLines {
     begin_ = line.at;
     host_ = text_in(line.json, "host");
     process_ = count_in(line.json, "process");
+    identity_ = identity_in(line.json);
     ranks_ = count_in(line.json, "ranks");
     const auto levels = line.json.find("levels");
     if (levels == line.json.end() || !levels->is_array()) return true;
@@ -226,9 +250,20 @@ class RunLines {
     return true;
   }
 
+  /// The checkpoint of this step that has no end yet, or else a new one.
+  Checkpoint& begun_checkpoint(uint64_t step) {
+    const auto known = newest_of_.find(step);
+    if (known != newest_of_.end()) {
+      Checkpoint& one = checkpoints_[known->second];
+      if (one.begin && !one.end && one.outcome.empty()) return one;
+    }
+    newest_of_[step] = checkpoints_.size();
+    checkpoints_.push_back({.step = step});
+    return checkpoints_.back();
+  }
+
   bool take_checkpoint(const Line& line) {
-    checkpoints_.push_back({.step = *line.step});
-    Checkpoint& one = checkpoints_.back();
+    Checkpoint& one = begun_checkpoint(*line.step);
     one.begin = seconds_in(line.json, "begin");
     one.end = line.at;
     one.blocked = line.blocked.value_or(BlockedParts());
@@ -241,7 +276,6 @@ class RunLines {
       one.outcome = "failed";
       note_failure(line);
     }
-    newest_of_[one.step] = checkpoints_.size() - 1;
     return true;
   }
 
@@ -275,6 +309,7 @@ class RunLines {
         line.event == "begun" || line.event == "arrived" || line.event == "away" || line.event == "given_up";
     if (!is_known) return false;
     Arrival& level = arrival_of(checkpoint_of(*line.step), text_in(line.json, "level"));
+    level.is_under_way = line.event == "begun";
     if (line.event == "begun") {
       if (!level.begun) level.begun = line.at;
     } else if (line.event == "arrived") {
@@ -307,6 +342,27 @@ class RunLines {
                          {"why", text_in(line.json, "why")}});
   }
 
+  /// The run was killed: what was under way has failed, as far as the log says.
+  void cut_off() {
+    const auto fail = [this](const Checkpoint& one, const std::string& level, const std::string& why) {
+      failures_.push_back({{"at", optional_seconds(last_)},
+                           {"what", "cut off"},
+                           {"step", step_number(one.step)},
+                           {"level", level},
+                           {"why", why}});
+    };
+    for (Checkpoint& one : checkpoints_) {
+      if (one.outcome.empty() && one.begin) {
+        one.outcome = "cut off";
+        one.why = one.end ? "the run was killed before it was in the store" : "the run was killed while it was made";
+        fail(one, "", one.why);
+      }
+      for (const Arrival& level : one.levels) {
+        if (level.is_under_way) fail(one, level.level, "the run was killed while it was on its way there");
+      }
+    }
+  }
+
   static Json facts_of(const Checkpoint& one, bool run_is_over) {
     Json levels = Json::array();
     for (const Arrival& level : one.levels)
@@ -337,6 +393,7 @@ class RunLines {
   std::optional<double> begin_, first_, last_, ended_;
   std::string host_, why_;
   uint64_t process_ = 0, ranks_ = 0, lost_ = 0;
+  std::optional<ProcessIdentity> identity_;
   std::vector<std::string> levels_;
   BlockedParts blocked_;
   Json restarts_ = Json::array(), waits_ = Json::array(), failures_ = Json::array();
@@ -390,7 +447,9 @@ Json timeline_of_text(std::string_view text, const std::string& job, uint64_t sk
   Json told = Json::array();
   for (size_t i = 0; i < runs.size(); ++i) {
     add_parts(blocked, runs[i].blocked());
-    told.push_back(runs[i].facts(i + 1 == runs.size()));
+    // Two runs of a job are not at work at a time: one that was followed by another is over.
+    const std::optional<ProcessIdentity>& process = runs[i].process();
+    told.push_back(runs[i].facts(i + 1 == runs.size() && !(process && has_died_here(*process))));
   }
   return {{"job", job},
           {"skipped_lines", skipped},

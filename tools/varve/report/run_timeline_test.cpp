@@ -83,6 +83,41 @@ TEST(RunTimeline, SaysWhatBecameOfEachCheckpoint) {
   EXPECT_EQ(second["checkpoints"][1]["outcome"], "failed");
 }
 
+TEST(RunTimeline, MarksWhatWasUnderWayWhenTheRunWasKilledAsFailed) {
+  using Kind = RunEventKind;
+  RunEvent making = event_of(Kind::making, 104, "10"), next_making = event_of(Kind::making, 120, "20");
+  making.begin = 104;
+  next_making.begin = 119;
+  RunEvent checkpoint = event_of(Kind::checkpoint, 105, "10");
+  checkpoint.begin = 104;
+  const std::string killed = line(event_of(Kind::open, 100)) + line(making) + line(checkpoint) +
+                             line(event_of(Kind::stored, 106, "10")) +
+                             line(at_level(event_of(Kind::begun, 107, "10"), "dir:/far")) + line(next_making);
+  EXPECT_EQ(timeline_of_text(killed, "heat")["runs"][0]["checkpoints"][1]["outcome"], "on its way")
+      << "nobody knows whether it lives";
+  const Json run = timeline_of_text(killed + line(event_of(Kind::open, 200), "b"), "heat")["runs"][0];
+  EXPECT_EQ(run["state"], "cut off");
+  ASSERT_EQ(run["checkpoints"].size(), 2u) << "what was begun and made is one";
+  EXPECT_EQ(run["checkpoints"][0]["outcome"], "stored");
+  EXPECT_EQ(run["checkpoints"][1]["outcome"], "cut off");
+  EXPECT_EQ(run["checkpoints"][1]["begin"], 119);
+  EXPECT_TRUE(run["checkpoints"][1]["end"].is_null());
+  ASSERT_EQ(run["failures"].size(), 2u);
+  EXPECT_EQ(run["failures"][0]["level"], "dir:/far");
+  EXPECT_EQ(run["failures"][1]["step"], 20);
+  EXPECT_EQ(run["failures"][1]["what"], "cut off");
+}
+
+TEST(RunTimeline, KnowsThatTheNewestRunWasKilledWhereItsProcessWas) {
+  RunEvent open = event_of(RunEventKind::open, 100);
+  open.process = ProcessIdentity::own().value();
+  EXPECT_EQ(timeline_of_text(line(open), "heat")["runs"][0]["state"], "open");
+  ++open.process.start_ticks;  // another one that had the same number
+  EXPECT_EQ(timeline_of_text(line(open), "heat")["runs"][0]["state"], "cut off");
+  open.process.boot = UniqueId();  // on another machine, or before it was started
+  EXPECT_EQ(timeline_of_text(line(open), "heat")["runs"][0]["state"], "open");
+}
+
 TEST(RunTimeline, AttributesAllBlockedTimeButWhatIsOther) {
   const Json timeline = timeline_of_text(two_runs(), "heat");
   EXPECT_DOUBLE_EQ(timeline["blocked_seconds"].get<double>(), 5.5);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/guarded.h"
 #include "core/sync.h"
 #include "format/store_header.h"
 #include "service/protocol.h"
@@ -117,9 +118,14 @@ Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPoi
 
 ChunkService::SnapshotPointer ChunkService::merged(const SnapshotPointer& snapshot) const {
   if (!snapshot->runs || !snapshot->runs->runs().merge_wanted()) return nullptr;
-  auto merged = std::make_shared<Snapshot>();
-  merged->runs.emplace(*snapshot->runs);
-  return merged->runs->merge(nullptr).ok() ? merged : nullptr;
+  auto merge = [&]() -> Result<SnapshotPointer> {
+    auto merged = std::make_shared<Snapshot>();
+    merged->runs.emplace(*snapshot->runs);
+    VARVE_TRY(merged->runs->merge(nullptr));
+    return SnapshotPointer(std::move(merged));
+  };
+  Result<SnapshotPointer> merged = run_guarded(merge);  // also without memory for it, what is known answers
+  return merged.ok() ? *std::move(merged) : nullptr;
 }
 
 void ChunkService::run() {

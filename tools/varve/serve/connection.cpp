@@ -6,7 +6,10 @@ namespace varve {
 
 Result<Connection::Next> Connection::serve(DataBuffer& buffer) {
   if (waits_) {
-    VARVE_TRY(go_on());
+    if (!wire_.takes_output() && !turn_.take()) return Next::waits;
+    const Status gone_on = go_on();
+    turn_.give_back();
+    VARVE_TRY(gone_on);
   } else {
     const Result<Wire::Begun> received = wire_.begin_head();
     if (received.status().code() == StatusCode::unsupported) refuse_version();
@@ -57,8 +60,7 @@ Status Connection::receive_and_answer(DataBuffer& buffer) {
   const Result<Request> request = decode_request(request_, head.fields);
   if (request.status().code() == StatusCode::unsupported) return send(encode_fields(Reply<NoFields>(request.status())));
   VARVE_TRY(request.status());
-  auto alive = [&] { return send(encode_fields(Reply<NoFields>()), {}, true).ok(); };
-  const RequestHandler::Answer made = handler_.handle(*request, data, buffer, alive);
+  const RequestHandler::Answer made = handler_.handle(*request, data, buffer);
   waits_ = made.waits;
   return waits_ ? Status() : answer(made);
 }
@@ -88,7 +90,6 @@ Status Connection::send(ByteSpan fields, ByteSpan data, bool more, int descripto
   header.message = request_.message;
   header.request = request_.request;
   header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
-  const MutexLock lock(sending_);
   return wire_.send_with(descriptor, header, fields, data, deadline());
 }
 

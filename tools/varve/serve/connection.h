@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 
-#include "core/sync.h"
 #include "serve/request_handler.h"
 #include "service/socket.h"
 #include "service/wire.h"
@@ -39,7 +38,7 @@ class Connection {
   bool has_begun() const { return wire_.has_begun(); }
   /// What is next before the first request.
   Next begin() const { return wire_.has_input() ? Next::goes_on : Next::rests; }
-  /// Gives all buffers back, before a long wait for a request, or for the rest of it (rests).
+  /// Gives all buffers back in which nothing is, before a long wait (rests, waits).
   void rest() { wire_.rest(); }
 
  private:
@@ -61,7 +60,6 @@ class Connection {
   RequestHandler handler_;
   WireHeader request_;  ///< that is at hand
   bool waits_ = false;  ///< its answer is not there yet
-  Mutex sending_;       ///< signs of life come from threads of a transfer
 };
 
 }  // namespace varve

@@ -1,5 +1,7 @@
 #include "serve/gather_service.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -9,6 +11,7 @@
 
 #include "backend/folder_backend.h"
 #include "backend/throttled_backend.h"
+#include "core/guarded.h"
 #include "core/sync.h"
 #include "engine/save.h"
 #include "engine/transfer.h"
@@ -89,20 +92,40 @@ TransferNumbers numbers_of(const TransferReport& report) {
 }
 }  // namespace
 
-Result<TransferNumbers> NextLevel::transfer(TransferDirection direction, const SetTransfer& what,
-                                            const SignOfLife& alive) {
-  if (!mutex_.try_lock()) return Status::busy("another set is being copied to or from the server's next level");
-  const MutexLock lock(mutex_, std::adopt_lock);
-  try {
-    const Pulse pulse(alive);
-    return pulse.started().ok() ? copy(direction, what) : pulse.started();
-  } catch (const std::bad_alloc&) {
-    return Status::resource_limit("the server is out of memory");
+NextLevel::~NextLevel() {
+  stop();
+  wait();
+}
+
+Status NextLevel::begin(TransferDirection direction, const SetTransfer& what, Done done) {
+  const MutexLock lock(mutex_);
+  if (stopping_) return Status::cancelled();
+  if (at_work_) return Status::busy("another set is being copied to or from the server's next level");
+  if (thread_.joinable()) thread_.join();  // it has nothing more to do than to say so
+  VARVE_ASSIGN(thread_, start_thread([this, direction, what, done = std::move(done)] { run(direction, what, done); }));
+  at_work_ = true;
+  return {};
+}
+
+void NextLevel::wait() {
+  Thread last;
+  {
+    const MutexLock lock(mutex_);
+    last = std::move(thread_);
   }
+  if (last.joinable()) last.join();
+}
+
+void NextLevel::run(TransferDirection direction, const SetTransfer& what, const Done& done) noexcept {
+  const Result<TransferNumbers> outcome = run_guarded([&] { return copy(direction, what); });
+  {
+    const MutexLock lock(mutex_);
+    at_work_ = false;  // before it is said: who is told may ask for the next one
+  }
+  done(outcome);
 }
 
 Result<TransferNumbers> NextLevel::copy(TransferDirection direction, const SetTransfer& what) {
-  if (stopping_) return Status::cancelled();
   TransferOptions options;
   options.check_held = what.check_held;
   if (!what.recode.empty()) {
@@ -111,7 +134,10 @@ Result<TransferNumbers> NextLevel::copy(TransferDirection direction, const SetTr
   VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.reach = reach_}));
   const bool push = direction == TransferDirection::push;
   std::optional<ThrottledBackend> slow;
-  if (what.bytes_per_second > 0) slow.emplace(push ? next->backend() : backend_, what.bytes_per_second);
+  if (what.bytes_per_second > 0) {
+    slow.emplace(push ? next->backend() : backend_, what.bytes_per_second, steady_clock(),
+                 [this] { return stopping_.load(); });
+  }
   VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(slow && !push ? static_cast<Backend&>(*slow) : backend_));
   VARVE_ASSIGN(const std::unique_ptr<Store> other, open_store(*next, slow && push ? &*slow : nullptr));
   const Store& from = push ? *own : *other;
@@ -138,6 +164,17 @@ struct AllFiles {
   std::vector<SourceFile> files;
   std::map<std::string_view, std::pair<size_t, uint64_t>> places;  ///< number of the member, ordinal in its offer
 };
+
+/// When a node had written the last of its files, in seconds since 1970; none: it has no files.
+std::optional<double> done_at(const OfferedFiles& offered) {
+  std::optional<double> last;
+  for (const SourceFile& file : offered.files) {
+    if (file.type != FileType::regular) continue;
+    const double written = static_cast<double>(file.modified_s) + 1e-9 * file.modified_ns;
+    last = std::max(last.value_or(written), written);
+  }
+  return last;
+}
 }  // namespace
 
 GatherService::~GatherService() { stop(); }
@@ -173,6 +210,8 @@ Status GatherService::check_fits(const Gathering& gathering, const NodeOffer& of
     if (member.offer.node == offer.node)
       return Status::busy("this node has offered its files of the set already", offer.set.to_string());
   }
+  if (gathering.members.size() >= offer.node_count)
+    return Status::busy("all nodes of the set have offered their files already", offer.set.to_string());
   return {};
 }
 
@@ -290,9 +329,26 @@ void GatherService::run(const SetName& name, Gathering& gathering) noexcept {
   gathering.ended = true;
 }
 
+double GatherService::rest_seconds(const SetName& name, const Gathering& gathering) const {
+  std::map<double, std::string> nodes;  // by when they were done
+  for (const Member& member : gathering.members) {
+    if (const std::optional<double> done = done_at(member.offer.files)) nodes.emplace(*done, member.offer.node);
+  }
+  if (nodes.size() < 2) return 0;
+  const double last = nodes.rbegin()->first, apart = last - nodes.begin()->first;
+  // Nothing has changed since: of what is older than that, nothing is waited for.
+  const double rest = std::min(apart, limits_.rest_seconds_max) - std::max(0.0, calendar_time() - last);
+  if (rest >= 1)
+    log_(fmt::format("{} of several nodes waits for {:.0f} s: node {} has written its files {:.0f} s before node {}",
+                     name.to_string(), rest, nodes.begin()->second, apart, nodes.rbegin()->second));
+  return std::max(0.0, rest);
+}
+
 Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
   const auto deadline =
       MonotonicClock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
+  bool all_there = false;
+  Moment rested{};  // when they have been for long enough
   const MutexLock lock(mutex_);
   while (true) {
     if (stopping_) return stopping();
@@ -300,12 +356,19 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
     if (gathering.members.empty()) break;
     const uint64_t wanted = gathering.members.front().offer.node_count;
     if (gathering.members.size() == wanted) {
+      if (!all_there) rested = moment_after(std::chrono::duration<double>(rest_seconds(name, gathering)));
+      all_there = true;
+      if (MonotonicClock::now() < rested) {
+        changed_.wait_until(mutex_, rested);
+        continue;
+      }
       // Who came first must not matter.
       std::sort(gathering.members.begin(), gathering.members.end(),
                 [](const Member& a, const Member& b) { return a.offer.node < b.offer.node; });
       gathering.saving = true;
       return {};
     }
+    all_there = false;
     if (!changed_.wait_until(mutex_, deadline)) {
       gathering.saving = true;  // who comes now comes too late
       return Status::busy("only " + std::to_string(gathering.members.size()) + " of " + std::to_string(wanted) +

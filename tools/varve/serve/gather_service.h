@@ -60,27 +60,38 @@ class NodeSource final : public Source {
 
 class ServerLink;
 
-/// Copies sets between a server's store and that of its next level, for clients who ask for it. One at a time.
+/// Copies sets between a server's store and that of its next level, for clients who ask for it. One at a time, by a
+/// thread of this, so that those who serve clients have others to serve, however long it takes. Thread-safe.
 class NextLevel {
  public:
+  using Done = std::function<void(const Result<TransferNumbers>&)>;
+
   /// `store` has the server's store, and outlives it.
   NextLevel(Backend& store, std::string location, ReachOptions reach)
       : backend_(store), location_(std::move(location)), reach_(std::move(reach)) {}
+  ~NextLevel();  ///< stop(), wait()
+  NextLevel(const NextLevel&) = delete;
+  NextLevel& operator=(const NextLevel&) = delete;
 
-  /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
-  /// at work.
-  Result<TransferNumbers> transfer(TransferDirection direction, const SetTransfer& what, const SignOfLife& alive);
+  /// Begins a push or pull, and calls `done` with its outcome, from another thread: it must not wait, nor call anything
+  /// here. busy: another one is at work.
+  Status begin(TransferDirection direction, const SetTransfer& what, Done done);
   /// Ends a transfer at the next convenient point, and lets no other begin.
   void stop() { stopping_ = true; }
+  /// Returns when none is at work any more. After stop().
+  void wait();
 
  private:
-  Result<TransferNumbers> copy(TransferDirection direction, const SetTransfer& what) VARVE_REQUIRES(mutex_);
+  void run(TransferDirection direction, const SetTransfer& what, const Done& done) noexcept;
+  Result<TransferNumbers> copy(TransferDirection direction, const SetTransfer& what);
 
   Backend& backend_;
   const std::string location_;
   const ReachOptions reach_;
-  Mutex mutex_;  ///< held by the transfer at work
   std::atomic<bool> stopping_{false};
+  Mutex mutex_;  ///< not held while a set is copied
+  bool at_work_ VARVE_GUARDED_BY(mutex_) = false;
+  Thread thread_ VARVE_GUARDED_BY(mutex_);  ///< of the last transfer
 };
 
 /// Has a server copy a set to its next level, or from there. Fails as copy_set() does; unsupported: the server has no
@@ -106,6 +117,7 @@ struct GatherLimits {
   uint64_t offers_bytes_max = 1_GiB;  ///< of memory for all offers that are at hand, about
   double wait_seconds = 600;          ///< how long a node waits for the others
   double offer_seconds = 300;         ///< how long an offer may take to come, if others need its room
+  double rest_seconds_max = 600;      ///< how long nothing must have changed before the offers of all nodes are taken
 };
 
 class GatherService;
@@ -146,7 +158,11 @@ struct NodeOffer {
 
 /// Makes sets of what several nodes offer: mcrEngine's aggregator (section IV-A). When all nodes of a set are there, it
 /// is saved to the server's own store by the engine that saves folders; groups may hold ranks of several nodes.
-/// Thread-safe.
+///
+/// Files that a run left on one node when it was killed, and those of the run that goes over the same step again on
+/// another, are not to be a set. So the offers lie until nothing has changed for as long as the nodes were done apart,
+/// by their clocks and that of the server, which agree; and when they have been read, each is still as it was made, or
+/// nothing is committed. Thread-safe.
 class GatherService {
  public:
   /// `store` has the server's store, and outlives it.
@@ -187,6 +203,8 @@ class GatherService {
   void run(const SetName& name, Gathering& gathering) noexcept;
   Status gather(const SetName& name, Gathering& gathering);
   Status wait_for_all(const SetName& name, Gathering& gathering);
+  /// How long the offers of all nodes are to lie yet. Says so, if it is noticed.
+  double rest_seconds(const SetName& name, const Gathering& gathering) const;
   Status save(const SetName& name, Gathering& gathering) VARVE_REQUIRES(saving_);
   void reap() VARVE_REQUIRES(mutex_);
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "backend/folder_backend.h"
@@ -12,10 +14,36 @@
 #include "engine/source.h"
 #include "serve/offer.h"
 #include "serve/test_server.h"
+#include "service/socket.h"
 #include "sets/saving.h"
 
 namespace varve {
 namespace {
+
+TEST(NextLevel, DoesOneTransferAtATimeAndNoneOnceItIsToStop) {
+  const test::TempFolder folder;
+  const std::string path = folder / "socket";
+  UniqueFd listener = listen_unix(path).value();
+  FolderBackend store(posix_file_system(), folder / "store");
+  std::promise<StatusCode> first, second, third;
+  NextLevel next(store, "unix:" + path, {});
+  SetTransfer what;
+  what.set = "run@1";
+  const auto begin = [&](std::promise<StatusCode>& outcome) {
+    const auto done = [&outcome](const Result<TransferNumbers>& copied) { outcome.set_value(copied.status().code()); };
+    return next.begin(TransferDirection::push, what, done).code();
+  };
+  ASSERT_EQ(begin(first), StatusCode::ok);
+  UniqueFd silent(::accept(listener.get(), nullptr, nullptr));  // a server that does not answer
+  EXPECT_EQ(begin(second), StatusCode::busy);
+  listener.reset();
+  silent.reset();
+  EXPECT_NE(first.get_future().get(), StatusCode::ok);
+  EXPECT_EQ(begin(second), StatusCode::ok) << "who is told of the end of one may ask for the next";
+  EXPECT_NE(second.get_future().get(), StatusCode::ok);
+  next.stop();
+  EXPECT_EQ(begin(third), StatusCode::cancelled);
+}
 
 /// A server that gathers, and nodes' folders.
 struct Gathering : testing::Test {
@@ -45,6 +73,11 @@ struct Gathering : testing::Test {
       const auto other = std::filesystem::path(folders / "all") / std::filesystem::relative(entry.path(), node(i));
       std::filesystem::last_write_time(other, std::filesystem::last_write_time(entry.path()));
     }
+  }
+  /// As if a node had written its files then.
+  void shift_times(size_t i, std::chrono::hours by) {
+    for (const auto& entry : std::filesystem::directory_iterator(node(i) + "/out"))
+      std::filesystem::last_write_time(entry, std::filesystem::last_write_time(entry) + by);
   }
   Status offer(const std::string& folder, const std::string& name, uint64_t nodes,
                const std::function<void(Source&)>& meanwhile = {}) {
@@ -136,6 +169,49 @@ TEST_F(Gathering, FailsForAllWhenFilesChange) {
   EXPECT_EQ(second.code(), StatusCode::busy) << second.to_string();
   EXPECT_TRUE(Catalog(*store()).sets()->empty());
   EXPECT_TRUE(test::is_whole(*store()));
+}
+
+TEST_F(Gathering, MakesNoSetOfWhatAKilledRunLeftOnOneNodeAndTheNextOneWritesOnAnother) {
+  server.stop();
+  server.options.gather.rest_seconds_max = 1;
+  std::string said;
+  server.options.log = [&](const std::string& line) {
+    if (!said.empty() || line.find(" waits for ") == std::string::npos) return;
+    said = line;
+    write_ranks(2, 4, 50'000);  // while the offers lie, the run comes to the first node, too
+  };
+  server.start();
+  write_ranks(2, 4, 50'000);
+  shift_times(1, std::chrono::hours(1));  // which lie ahead, so that nothing of the time has gone by
+  for (const Status& outcome : offer_all(2)) EXPECT_EQ(outcome.code(), StatusCode::busy) << outcome.to_string();
+  EXPECT_NE(said.find("waits for 1 s: node n0 has written its files 3600 s before node n1"), std::string::npos) << said;
+  EXPECT_TRUE(Catalog(*store()).sets()->empty());
+  for (const Status& outcome : offer_all(2)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_TRUE(test::restores_as(*store(), {"run", 7}, test::snapshot_of(folders / "all")));
+}
+
+TEST_F(Gathering, TakesNodesThatWereDoneFarApartWhenNothingHasChangedForAsLong) {
+  server.stop();
+  server.options.gather.rest_seconds_max = 1;
+  server.start();
+  write_ranks(2, 4, 1000);
+  shift_times(1, std::chrono::hours(1));
+  for (const size_t node : {1, 0}) align_times(node);
+  const auto begin = MonotonicClock::now();
+  for (const Status& outcome : offer_all(2)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_GE(MonotonicClock::now() - begin, std::chrono::seconds(1));
+  EXPECT_TRUE(test::restores_as(*store(), {"run", 7}, test::snapshot_of(folders / "all")));
+}
+
+TEST_F(Gathering, DoesNotWaitForWhatNothingHasChangedInForLong) {
+  write_ranks(2, 4, 1000);
+  shift_times(0, -std::chrono::hours(3));
+  shift_times(1, -std::chrono::hours(2));
+  for (const size_t i : {1, 0}) align_times(i);
+  const auto begin = MonotonicClock::now();
+  for (const Status& outcome : offer_all(2)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_LT(MonotonicClock::now() - begin, std::chrono::seconds(300)) << "of the ten minutes";
+  EXPECT_TRUE(test::restores_as(*store(), {"run", 7}, test::snapshot_of(folders / "all")));
 }
 
 TEST_F(Gathering, RefusesNodesThatDoNotAgree) {

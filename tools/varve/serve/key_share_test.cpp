@@ -66,7 +66,7 @@ TEST(KeyShare, CountsTheOpenFilesOfAllClientsTogether) {
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE(open(2, share, 1001).ok());
   EXPECT_EQ(open(3, share, 1002).status().code(), StatusCode::resource_limit);
-  EXPECT_TRUE(open(3, share, -1).ok()) << "it needs none of the process";
+  EXPECT_EQ(open(3, share, -1).status().code(), StatusCode::resource_limit) << "though it needs none of the process";
   EXPECT_TRUE(open(3, other, 1002).ok());
   files.close(id_of(1), *first);
   share.limit_files(1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/guarded.h"
 #include "format/store_header.h"
 #include "serve/rights.h"
 #include "store/store.h"
@@ -16,29 +17,22 @@ constexpr size_t kOutcomesMax = 65'536;
 RequestLog::AnyReply RequestLog::once(const UniqueId& token, const std::function<AnyReply()>& act) {
   {
     const MutexLock lock(mutex_);
-    const auto [found, added] = entries_.try_emplace(token);
+    const auto [entry, added] = entries_.try_emplace(token);
     if (!added) {
+      if (entry->second.is_watched && !entry->second.done)
+        return Reply<NoFields>(Status::invalid_argument("a request has the token of another one"));
       // Waited for by name: the entry may go while others come.
-      auto entry = entries_.find(token);
-      while (entry != entries_.end() && !entry->second.done) {
+      std::optional<AnyReply> found = find(token);
+      while (!found) {
         changed_.wait(mutex_);
-        entry = entries_.find(token);
+        found = find(token);
       }
-      return entry != entries_.end() ? entry->second.reply : Reply<NoFields>(Outcome::cannot_tell);
+      return *std::move(found);
     }
   }
   try {
     AnyReply reply = act();
-    {
-      const MutexLock lock(mutex_);
-      oldest_.push_back(token);
-      entries_[token] = {true, reply};
-      while (oldest_.size() > kOutcomesMax) {
-        entries_.erase(oldest_.front());
-        oldest_.pop_front();
-      }
-    }
-    changed_.notify_all();
+    note(token, reply);
     return reply;
   } catch (...) {
     forget(token);
@@ -46,12 +40,75 @@ RequestLog::AnyReply RequestLog::once(const UniqueId& token, const std::function
   }
 }
 
-void RequestLog::forget(const UniqueId& token) {
+void RequestLog::begin(const UniqueId& token, const std::function<Status()>& begin) {
   {
     const MutexLock lock(mutex_);
-    entries_.erase(token);
+    const auto [entry, added] = entries_.try_emplace(token);
+    if (!added) return;
+    entry->second.is_watched = true;
   }
+  try {
+    const Status begun = begin();
+    if (!begun.ok()) note(token, Reply<NoFields>(begun));
+  } catch (...) {
+    forget(token);
+    throw;
+  }
+}
+
+void RequestLog::finish(const UniqueId& token, const Result<TransferNumbers>& outcome) {
+  // Without memory for it, who watches learns that nobody can tell.
+  if (!run_guarded([&] { note(token, Reply<TransferNumbers>(outcome)); }).ok()) forget(token);
+}
+
+std::optional<RequestLog::AnyReply> RequestLog::find(const UniqueId& token) const {
+  const auto entry = entries_.find(token);
+  if (entry == entries_.end()) return Reply<NoFields>(Outcome::cannot_tell);
+  return entry->second.done ? std::optional(entry->second.reply) : std::nullopt;
+}
+
+void RequestLog::note(const UniqueId& token, const AnyReply& reply) {
+  const MutexLock lock(mutex_);
+  Entry& entry = entries_[token];
+  entry.reply = reply;
+  oldest_.push_back(token);
+  entry.done = true;
+  while (oldest_.size() > kOutcomesMax) {
+    entries_.erase(oldest_.front());
+    oldest_.pop_front();
+  }
+  tell(token);
+}
+
+void RequestLog::forget(const UniqueId& token) {
+  const MutexLock lock(mutex_);
+  entries_.erase(token);
+  tell(token);
+}
+
+void RequestLog::tell(const UniqueId& token) {
   changed_.notify_all();
+  const auto [begin, end] = watches_.equal_range(token);
+  for (auto watch = begin; watch != end; ++watch) watch->second();
+}
+
+std::multimap<UniqueId, std::function<void()>>::iterator RequestLog::add_watch(const UniqueId& token,
+                                                                               std::function<void()> news) {
+  const MutexLock lock(mutex_);
+  return watches_.emplace(token, std::move(news));
+}
+
+RequestLog::Watch::Watch(RequestLog& log, const UniqueId& token, std::function<void()> news)
+    : log_(log), place_(log.add_watch(token, std::move(news))) {}
+
+RequestLog::Watch::~Watch() {
+  const MutexLock lock(log_.mutex_);
+  log_.watches_.erase(place_);
+}
+
+std::optional<RequestLog::AnyReply> RequestLog::Watch::outcome() const {
+  const MutexLock lock(log_.mutex_);
+  return log_.find(place_->first);
 }
 
 namespace {
@@ -81,12 +138,11 @@ auto RequestHandler::with_file(uint64_t handle, const Act& act) -> decltype(act(
   return file->use(act);
 }
 
-RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, DataBuffer& buffer,
-                                              const SignOfLife& alive) {
+RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, DataBuffer& buffer) {
   Answer answer;
   const auto begun = MonotonicClock::now();
   bool done = false;
-  Exchange exchange{request.again, data, buffer, alive, answer};
+  Exchange exchange{request.again, data, buffer, answer};
   const bool may_begin = greeted_ || std::holds_alternative<HelloRequest>(request.message);
   const Status allowed = may_begin ? check_allowed(rights_, request.message)
                                    : Status(StatusCode::permission_denied, "a connection begins with hello");
@@ -101,19 +157,31 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
     answer.fields = encode_fields(std::move(reply));
   };
   std::visit(fill, request.message);
+  if (transfer_) {  // it is counted once it has come to an end
+    transfer_->kind = request.message.index();
+    transfer_->begun = begun;
+    return answer;
+  }
   store_.counters.note(request.message.index(), done,
                        std::chrono::duration<double>(MonotonicClock::now() - begun).count(), data.size(),
                        answer.data.size());
   return answer;
 }
 
+namespace {
+/// Of a message whose replies are those; another's token gives no more than its head.
+template <class Wanted>
+Wanted reply_of(const RequestLog::AnyReply& reply) {
+  if (const auto* own = std::get_if<Wanted>(&reply)) return *own;
+  return std::visit([](const ReplyHead& head) { return Wanted(head); }, reply);
+}
+}  // namespace
+
 template <class Message>
 ReplyTo<Message> RequestHandler::carry_out(const Message& message, Exchange& exchange) {
-  if constexpr (kHasToken<Message>) {
-    const RequestLog::AnyReply reply =
-        store_.log.once(message.token, [&]() -> RequestLog::AnyReply { return act(message, exchange); });
-    if (const auto* own = std::get_if<ReplyTo<Message>>(&reply)) return *own;
-    return std::visit([](const ReplyHead& head) { return ReplyTo<Message>(head); }, reply);
+  if constexpr (kHasToken<Message> && !Message::kMessage.takes_long) {
+    return reply_of<ReplyTo<Message>>(
+        store_.log.once(message.token, [&]() -> RequestLog::AnyReply { return act(message, exchange); }));
   } else {
     return act(message, exchange);
   }
@@ -242,17 +310,24 @@ ReplyTo<FindRequest> RequestHandler::act(const FindRequest& request, Exchange& e
 }
 
 Reply<TransferNumbers> RequestHandler::act(const PushRequest& request, Exchange& exchange) {
-  return transfer(TransferDirection::push, request.what, exchange.alive);
+  return transfer(TransferDirection::push, request.token, request.what, exchange);
 }
 
 Reply<TransferNumbers> RequestHandler::act(const PullRequest& request, Exchange& exchange) {
-  return transfer(TransferDirection::pull, request.what, exchange.alive);
+  return transfer(TransferDirection::pull, request.token, request.what, exchange);
 }
 
-Reply<TransferNumbers> RequestHandler::transfer(TransferDirection direction, const SetTransfer& what,
-                                                const SignOfLife& alive) const {
+Reply<TransferNumbers> RequestHandler::transfer(TransferDirection direction, const UniqueId& token,
+                                                const SetTransfer& what, Exchange& exchange) {
   if (!store_.transfer) return Status::unsupported("this server has no next level", "", "start it with --next");
-  return store_.transfer(direction, what, alive);
+  transfer_.emplace(store_.log, token, news_);
+  const auto done = [&log = store_.log, token](const Result<TransferNumbers>& outcome) { log.finish(token, outcome); };
+  store_.log.begin(token, [&] { return store_.transfer(direction, what, done); });
+  const std::optional<RequestLog::AnyReply> outcome = transfer_->watch.outcome();
+  exchange.answer.waits = !outcome;
+  if (!outcome) return {};
+  transfer_.reset();
+  return reply_of<Reply<TransferNumbers>>(*outcome);
 }
 
 Result<OfferIntake*> RequestHandler::intake() {
@@ -277,6 +352,17 @@ Reply<FileQuestion> RequestHandler::act(const AnswerRequest& request, Exchange& 
 
 RequestHandler::Answer RequestHandler::go_on() {
   Answer answer;
+  if (transfer_) {
+    const std::optional<RequestLog::AnyReply> outcome = transfer_->watch.outcome();
+    answer.waits = !outcome;
+    if (!outcome) return answer;
+    auto reply = reply_of<Reply<TransferNumbers>>(*outcome);
+    const double seconds = std::chrono::duration<double>(MonotonicClock::now() - transfer_->begun).count();
+    store_.counters.note(transfer_->kind, reply.outcome == Outcome::done, seconds, 0, 0);
+    transfer_.reset();
+    answer.fields = encode_fields(std::move(reply));
+    return answer;
+  }
   std::optional<Result<FileQuestion>> question = intake_->question();
   answer.waits = !question;
   if (question) answer.fields = encode_fields(Reply<FileQuestion>(*std::move(question)));
@@ -379,9 +465,9 @@ Status RequestHandler::check_new_name(const RenameRequest& request) const {
 }
 
 Reply<NoFields> RequestHandler::act(const RenameRequest& request, Exchange& exchange) {
+  const OwnNames::Claim claim(store_.own, {request.path, request.to});
   VARVE_TRY(check_new_name(request));
   const StoreName goal = store_name_of(request.to);
-  const OwnNames::Claim claim(store_.own, {request.path, request.to});
   // What is sealed, and what only appends, replaces nothing.
   const bool may_replace = rights_ == Rights::all || goal == StoreName::run_file;
   const bool replace = request.replace && may_replace && goal != StoreName::arena;

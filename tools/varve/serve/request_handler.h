@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -33,17 +34,45 @@ class RequestLog {
   /// and otherwise carries it out with `act`. If that throws, nothing is remembered, as after a restart.
   AnyReply once(const UniqueId& token, const std::function<AnyReply()>& act);
 
+  /// The same of what takes so long that no thread of a client may wait for it, once somebody watches it. `begin` has
+  /// another thread carry the request out, which calls finish() then; if it fails, that is the outcome.
+  void begin(const UniqueId& token, const std::function<Status()>& begin);
+  void finish(const UniqueId& token, const Result<TransferNumbers>& outcome);
+  /// Who waits for the outcome of a request.
+  class Watch {
+   public:
+    /// `news`: that outcome() may be there. Called with a lock by the thread that ends the request, and not any more
+    /// once this is gone: it must not wait, nor call anything here.
+    Watch(RequestLog& log, const UniqueId& token, std::function<void()> news);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+    /// Nothing: it is at work.
+    std::optional<AnyReply> outcome() const;
+
+   private:
+    RequestLog& log_;
+    const std::multimap<UniqueId, std::function<void()>>::iterator place_;
+  };
+
  private:
   struct Entry {
     bool done = false;
+    bool is_watched = false;  ///< by those who want it, and nobody waits for it with a thread
     AnyReply reply;
   };
+  /// Nothing: it is at work.
+  std::optional<AnyReply> find(const UniqueId& token) const VARVE_REQUIRES(mutex_);
+  void note(const UniqueId& token, const AnyReply& reply);
   void forget(const UniqueId& token);
+  void tell(const UniqueId& token) VARVE_REQUIRES(mutex_);
+  std::multimap<UniqueId, std::function<void()>>::iterator add_watch(const UniqueId& token, std::function<void()> news);
 
-  Mutex mutex_;  ///< not held while a request is carried out
+  mutable Mutex mutex_;  ///< not held while a request is carried out
   ConditionVariable changed_;
   std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_ VARVE_GUARDED_BY(mutex_);
-  std::deque<UniqueId> oldest_ VARVE_GUARDED_BY(mutex_);  ///< first
+  std::deque<UniqueId> oldest_ VARVE_GUARDED_BY(mutex_);                             ///< first
+  std::multimap<UniqueId, std::function<void()>> watches_ VARVE_GUARDED_BY(mutex_);  ///< by token: who wants news
 };
 
 /// Which syncs of folders have failed: who repeats the request, since he did not get the answer, must not be told of
@@ -87,9 +116,8 @@ struct ServedStore {
   ChunkLookup* chunks = nullptr;  ///< null: nothing is known
   /// Is told that a set, or a part of one, was committed, or that an index run came.
   std::function<void()> committed = [] {};
-  /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
-  /// level.
-  std::function<Result<TransferNumbers>(TransferDirection, const SetTransfer&, const SignOfLife& alive)> transfer;
+  /// Begins a push or pull, as NextLevel::begin(). Null: there is no next level.
+  std::function<Status(TransferDirection, const SetTransfer&, NextLevel::Done)> transfer;
   GatherService* gather = nullptr;  ///< null: sets are not gathered
   const UniqueId server;            ///< this run of it
   UniqueId boot;
@@ -127,9 +155,9 @@ class RequestHandler {
     /// rights, and so may do with files only what passes here.
     std::shared_ptr<OpenFiles::OpenFile> file;
   };
-  /// `data` are those of the request, maybe in `buffer`, where the answer's may be, too. `alive` may be called from any
-  /// thread, to show the client that work goes on. Waits for nothing that only another request can bring.
-  Answer handle(const Request& request, ByteSpan data, DataBuffer& buffer, const SignOfLife& alive);
+  /// `data` are those of the request, maybe in `buffer`, where the answer's may be, too. Waits for nothing that only
+  /// another request can bring.
+  Answer handle(const Request& request, ByteSpan data, DataBuffer& buffer);
   /// The answer to a request that had none yet, or still none.
   Answer go_on();
   bool greeted() const { return greeted_; }
@@ -140,7 +168,6 @@ class RequestHandler {
     const bool again;
     const ByteSpan data;
     DataBuffer& buffer;
-    const SignOfLife& alive;
     Answer& answer;
   };
   template <class Message>
@@ -185,7 +212,8 @@ class RequestHandler {
   Status check_new_name(const RenameRequest& request) const;
   /// Of a rename that failed with `failure`, and was sent before, to a server that is gone.
   Reply<NoFields> was_renamed(const RenameRequest& request, const Status& failure) const;
-  Reply<TransferNumbers> transfer(TransferDirection direction, const SetTransfer& what, const SignOfLife& alive) const;
+  Reply<TransferNumbers> transfer(TransferDirection direction, const UniqueId& token, const SetTransfer& what,
+                                  Exchange& exchange);
   /// permission_denied unless this client has made the file, and it is not complete yet.
   Status check_own(const std::string& path) const;
   Result<ByteVector> read_small(const std::string& path) const;
@@ -200,6 +228,14 @@ class RequestHandler {
   const std::function<Status()> admit_;
   const std::function<void()> news_;
   UniqueId client_;
+  /// A push or pull of this client that is at work.
+  struct Transfer {
+    Transfer(RequestLog& log, const UniqueId& token, const std::function<void()>& news) : watch(log, token, news) {}
+    RequestLog::Watch watch;
+    size_t kind = 0;  ///< in AnyRequest
+    Moment begun{};
+  };
+  std::optional<Transfer> transfer_;
   std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
   bool greeted_ = false;
 };

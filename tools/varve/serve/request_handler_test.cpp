@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@ class NamesOfFiles final : public ServedFiles {
  public:
   void wait_for_rename() { renaming_.get_future().wait(); }
   void end_rename() { end_.set_value(); }
+  std::function<void(const std::string&)> before_stat;
 
   Result<ServedFile> create(const std::string& path, bool) override {
     const AtWork at_work(*this, {path});
@@ -38,7 +40,10 @@ class NamesOfFiles final : public ServedFiles {
     const AtWork at_work(*this, {path});
     return {};
   }
-  Result<FoundFile> stat(const std::string&) override { return FoundFile(); }
+  Result<FoundFile> stat(const std::string& path) override {
+    if (before_stat) before_stat(path);
+    return FoundFile();
+  }
 
   Result<ServedFile> open_read(const std::string&) override { return none(); }
   Status create_directory(const std::string&) override { return none(); }
@@ -79,21 +84,20 @@ class NamesOfFiles final : public ServedFiles {
 class Requests : public testing::TestWithParam<Rights> {
  protected:
   template <class Message>
-  Outcome ask(Message message) {
+  Outcome ask(Message message, const UniqueId& token = UniqueId::random().value()) {
     RequestHandler handler(
         store_, share_, [] { return Status(); }, [] {});
     DataBuffer buffer;
-    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer, [] { return true; });
-    message.token = UniqueId::random().value();
-    return outcome_of<Message>(handler.handle({.message = message}, {}, buffer, [] { return true; }));
+    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer);
+    message.token = token;
+    return outcome_of<Message>(handler.handle({.message = message}, {}, buffer));
   }
   Outcome resume(const std::string& path) {
     RequestHandler handler(
         store_, share_, [] { return Status(); }, [] {});
     DataBuffer buffer;
-    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer, [] { return true; });
-    return outcome_of<ResumeRequest>(
-        handler.handle({.message = ResumeRequest{.path = path}}, {}, buffer, [] { return true; }));
+    handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer);
+    return outcome_of<ResumeRequest>(handler.handle({.message = ResumeRequest{.path = path}}, {}, buffer));
   }
   std::future<Outcome> begin_rename() {
     EXPECT_EQ(ask(CreateRequest{.path = lease_of(1)}), Outcome::done);
@@ -103,15 +107,14 @@ class Requests : public testing::TestWithParam<Rights> {
     return renamed;
   }
 
-  NamesOfFiles files_;
-  ServedStore store_{files_, id_of(7)};
-  KeyShare share_{GetParam(), {}};
-
- private:
   template <class Message>
   static Outcome outcome_of(const RequestHandler::Answer& answer) {
     return decode_fields<ReplyTo<Message>>(answer.fields).value().outcome;
   }
+
+  NamesOfFiles files_;
+  ServedStore store_{files_, id_of(7)};
+  KeyShare share_{GetParam(), {.files = 100}};
 };
 
 INSTANTIATE_TEST_SUITE_P(OfAnyRights, Requests, testing::Values(Rights::all, Rights::append),
@@ -145,6 +148,52 @@ TEST_P(Requests, AboutTheSameNamesAreCarriedOutOneAfterAnother) {
   files_.end_rename();
   for (auto& other : others) other.wait();
   EXPECT_EQ(renamed.get(), Outcome::done);
+}
+
+TEST_P(Requests, ToWriteAFileWaitWhileItIsLookedAtWhetherItMayGetItsName) {
+  const std::string run = "index/" + id_of(2).hex() + ".run";
+  ASSERT_EQ(ask(CreateRequest{.path = run + ".part"}), Outcome::done);
+  std::future<Outcome> resumed;
+  files_.before_stat = [&](const std::string&) {
+    if (resumed.valid()) return;
+    resumed = std::async(std::launch::async, [&] { return resume(run + ".part"); });
+    EXPECT_EQ(resumed.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  };
+  EXPECT_EQ(ask(RenameRequest{.path = run + ".part", .to = run}), Outcome::done);
+  ASSERT_TRUE(resumed.valid());
+  resumed.wait();
+}
+
+TEST_P(Requests, OpenNoMoreFilesThanTheKeyMayHaveWhereverTheyLie) {
+  KeyShare share(GetParam(), {.files = 2});
+  RequestHandler handler(
+      store_, share, [] { return Status(); }, [] {});
+  DataBuffer buffer;
+  handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer);
+  for (const uint8_t writer : {uint8_t{2}, uint8_t{3}, uint8_t{4}}) {
+    const CreateRequest create{.token = id_of(writer), .path = lease_of(writer)};
+    const Outcome made = outcome_of<CreateRequest>(handler.handle({.message = create}, {}, buffer));
+    EXPECT_EQ(made, writer < 4 ? Outcome::done : Outcome::failed);
+  }
+}
+
+TEST_P(Requests, WithTheTokenOfAPushAreRefusedAsLongAsThatIsAtWork) {
+  NextLevel::Done end_push;
+  store_.transfer = [&](TransferDirection, const SetTransfer&, NextLevel::Done done) {
+    end_push = std::move(done);
+    return Status();
+  };
+  RequestHandler handler(
+      store_, share_, [] { return Status(); }, [] {});
+  DataBuffer buffer;
+  handler.handle({.message = HelloRequest{id_of(100)}}, {}, buffer);
+  EXPECT_TRUE(handler.handle({.message = PushRequest{.token = id_of(1)}}, {}, buffer).waits);
+  auto other = std::async(std::launch::async, [this] { return ask(CreateRequest{.path = lease_of(2)}, id_of(1)); });
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_TRUE(handler.go_on().waits);
+  end_push(TransferNumbers());
+  EXPECT_EQ(other.get(), Outcome::failed);
+  EXPECT_FALSE(handler.go_on().waits);
 }
 
 }  // namespace

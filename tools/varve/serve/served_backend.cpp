@@ -20,6 +20,8 @@ constexpr uint64_t kServedDevice = 1;
 /// A client tries for less than that to come back to a file after it has lost its connections.
 constexpr double kIdleDraftSeconds = 600;
 constexpr size_t kDraftsMax = 65'536;
+/// Each is a file of this process, and nobody needs them: the server makes its index itself.
+constexpr size_t kIndexDraftsMax = 64;
 constexpr uint64_t kSmallFileBytesMax = 1_MiB;
 /// Writes that a client may send again: far more than it sends before it has an answer.
 constexpr size_t kRepeatedWritesMax = 64;
@@ -272,8 +274,12 @@ class ObjectDraft final : public ServedDraft {
 /// What is small enough to be in memory.
 class ContentsDraft : public ServedDraft {
  public:
-  ContentsDraft(Backend& backend, std::string name, const FileIdentity& identity, uint64_t bytes_max)
-      : ServedDraft(backend, std::move(name), identity), bytes_max_(bytes_max) {}
+  using Memory = ServedBackend::Memory;
+  /// `copies`: how often its contents are in memory.
+  ContentsDraft(Backend& backend, std::string name, const FileIdentity& identity, uint64_t bytes_max, Memory& memory,
+                uint64_t copies)
+      : ServedDraft(backend, std::move(name), identity), bytes_max_(bytes_max), memory_(memory), copies_(copies) {}
+  ~ContentsDraft() override { memory_.bytes -= copies_ * taken_bytes_; }
 
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) VARVE_REQUIRES(mutex) override {
     if (offset >= contents_.size()) return size_t{0};
@@ -283,14 +289,12 @@ class ContentsDraft : public ServedDraft {
   }
   Status write_at(uint64_t offset, ByteSpan from) VARVE_REQUIRES(mutex) override {
     if (offset > bytes_max_ || from.size() > bytes_max_ - offset) return too_large();
-    if (offset + from.size() > contents_.size()) contents_.resize(static_cast<size_t>(offset) + from.size());
+    if (offset + from.size() > contents_.size()) VARVE_TRY(resize(static_cast<size_t>(offset) + from.size()));
     std::copy(from.begin(), from.end(), contents_.begin() + static_cast<ptrdiff_t>(offset));
     return {};
   }
   Status truncate(uint64_t bytes) VARVE_REQUIRES(mutex) override {
-    if (bytes > bytes_max_) return too_large();
-    contents_.resize(static_cast<size_t>(bytes));
-    return {};
+    return bytes > bytes_max_ ? too_large() : resize(static_cast<size_t>(bytes));
   }
   uint64_t size() const VARVE_REQUIRES(mutex) override { return contents_.size(); }
 
@@ -300,15 +304,35 @@ class ContentsDraft : public ServedDraft {
  private:
   static Status too_large() { return Status::resource_limit("the file is larger than one of its kind can be"); }
 
+  Status resize(size_t bytes) VARVE_REQUIRES(mutex) {
+    if (bytes > taken_bytes_) {
+      const uint64_t wanted = std::max<uint64_t>(bytes, std::min(2 * taken_bytes_, bytes_max_));
+      const uint64_t more = copies_ * (wanted - taken_bytes_);
+      if ((memory_.bytes += more) > memory_.bytes_max) {
+        memory_.bytes -= more;
+        return Status::busy("the server has as much in memory of files that are being written as it takes");
+      }
+      taken_bytes_ = wanted;
+      contents_.reserve(static_cast<size_t>(wanted));
+    }
+    contents_.resize(bytes);
+    return {};
+  }
+
   const uint64_t bytes_max_;
+  Memory& memory_;
+  const uint64_t copies_;
+  uint64_t taken_bytes_ VARVE_GUARDED_BY(mutex) = 0;
 };
 
 /// Of a lease, a mark, a set that is being pinned, or what tells that a part will not come.
 class RecordDraft final : public ContentsDraft {
  public:
   RecordDraft(Backend& backend, const std::string& name, const FileIdentity& identity, const std::string& path,
-              std::unique_ptr<HeldRecord> record)
-      : ContentsDraft(backend, name, identity, kSetRecordBytesMax), path_(path), record_(std::move(record)) {}
+              Memory& memory, std::unique_ptr<HeldRecord> record)
+      : ContentsDraft(backend, name, identity, kSetRecordBytesMax, memory, kCopies),
+        path_(path),
+        record_(std::move(record)) {}
 
   Status write_at(uint64_t offset, ByteSpan from) VARVE_REQUIRES(mutex) override {
     VARVE_TRY(ContentsDraft::write_at(offset, from));
@@ -347,6 +371,8 @@ class RecordDraft final : public ContentsDraft {
   }
 
  private:
+  static constexpr uint64_t kCopies = 3;  ///< its own, what was stored, and the backend's
+
   const std::string path_;
   std::unique_ptr<HeldRecord> record_ VARVE_GUARDED_BY(mutex);
   ByteVector stored_ VARVE_GUARDED_BY(mutex);  ///< what the record says
@@ -356,8 +382,8 @@ class RecordDraft final : public ContentsDraft {
 class SmallDraft final : public ContentsDraft {
  public:
   SmallDraft(Backend& backend, const std::string& name, const FileIdentity& identity, const std::string& path,
-             int64_t made_ns)
-      : ContentsDraft(backend, name, identity, kSmallFileBytesMax), path_(path), made_ns_(made_ns) {}
+             Memory& memory, int64_t made_ns)
+      : ContentsDraft(backend, name, identity, kSmallFileBytesMax, memory, 1), path_(path), made_ns_(made_ns) {}
 
   Status sync() VARVE_REQUIRES(mutex) override {
     // What ends like an upload would be taken for one.
@@ -435,6 +461,12 @@ void ServedBackend::Drafts::forget_idle() {
   }
 }
 
+size_t ServedBackend::Drafts::count(StoreName name) {
+  const MutexLock lock(mutex_);
+  const auto is_one = [name](const auto& draft) { return store_name_of(draft.first) == name; };
+  return static_cast<size_t>(std::count_if(drafts_.begin(), drafts_.end(), is_one));
+}
+
 void ServedBackend::Drafts::list(const std::string& folder, std::set<std::string>& names) {
   const MutexLock lock(mutex_);
   for (const auto& [path, draft] : drafts_) {
@@ -475,10 +507,12 @@ Result<std::shared_ptr<ServedBackend::Draft>> ServedBackend::make_draft(const st
   if (is_record_draft(name)) {
     VARVE_ASSIGN(std::unique_ptr<HeldRecord> record, backend_.records().hold(full(path), {}));
     return std::shared_ptr<Draft>(
-        std::make_shared<RecordDraft>(backend_, full(path), identity, path, std::move(record)));
+        std::make_shared<RecordDraft>(backend_, full(path), identity, path, memory_, std::move(record)));
   }
   if (const std::string sealed = sealed_name(path); !sealed.empty()) {
     const bool is_arena = name == StoreName::arena_draft;
+    if (!is_arena && drafts_.count(name) >= kIndexDraftsMax)
+      return Status::busy("as many index runs are being written as the server takes");
     VARVE_ASSIGN(std::unique_ptr<ObjectWriter> object,
                  backend_.put(full(sealed), {.direct = direct, .durable = is_arena}));
     return std::shared_ptr<Draft>(
@@ -488,7 +522,7 @@ Result<std::shared_ptr<ServedBackend::Draft>> ServedBackend::make_draft(const st
   if (name == StoreName::index_draft) {
     VARVE_ASSIGN(made_ns, backend_.records().now());
   }
-  return std::shared_ptr<Draft>(std::make_shared<SmallDraft>(backend_, full(path), identity, path, made_ns));
+  return std::shared_ptr<Draft>(std::make_shared<SmallDraft>(backend_, full(path), identity, path, memory_, made_ns));
 }
 
 Result<ServedFile> ServedBackend::create(const std::string& path, bool direct) {
@@ -651,7 +685,6 @@ Status ServedBackend::rename_stored(const std::string& from, const std::string& 
 }
 
 Status ServedBackend::rename_small(const std::string& from, const std::string& to, IfExists if_exists) {
-  const MutexLock lock(small_);
   for (int tries = 0; tries < kRenameTriesMax; ++tries) {
     const Result<ByteVector> contents = backend_.read_record(full(from), kSmallFileBytesMax);
     if (!contents.ok() && tries > 0) backend_.remove_if_there(full(to)).ignore("a copy that nobody asks for");

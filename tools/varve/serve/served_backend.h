@@ -32,8 +32,10 @@ namespace varve {
 /// (COMMIT.md, "In a bucket behind a server"): busy, as long as nobody can tell. Thread-safe.
 class ServedBackend final : public ServedFiles {
  public:
-  /// `backend` outlives it.
-  explicit ServedBackend(Backend& backend) : backend_(backend) {}
+  /// `backend` outlives it. `memory_bytes`, about, is what small files may take that are being written, all together:
+  /// one request makes such a file as large as it likes.
+  explicit ServedBackend(Backend& backend, uint64_t memory_bytes = 1_GiB)
+      : backend_(backend), memory_{.bytes_max = memory_bytes} {}
   ~ServedBackend() override;
 
   Result<ServedFile> open_read(const std::string& path) override;
@@ -51,6 +53,11 @@ class ServedBackend final : public ServedFiles {
   Result<bool> is_same(const std::string& path, const FileIdentity& identity) override;
 
   class Draft;
+  /// What the small ones take.
+  struct Memory {
+    const uint64_t bytes_max;
+    std::atomic<uint64_t> bytes{0};
+  };
 
  private:
   /// Those that clients write. Thread-safe.
@@ -62,6 +69,7 @@ class ServedBackend final : public ServedFiles {
     void forget(const std::string& path, const Draft* draft);
     /// Forgets those that nobody has had open for a while.
     void forget_idle();
+    size_t count(StoreName name);
     /// Appends the names of those in a folder that are no records.
     void list(const std::string& folder, std::set<std::string>& names);
 
@@ -74,11 +82,12 @@ class ServedBackend final : public ServedFiles {
   Result<std::shared_ptr<Draft>> make_draft(const std::string& path, bool direct);
   /// Of a file that this process has not made, or has forgotten.
   Status rename_stored(const std::string& from, const std::string& to, IfExists if_exists);
+  /// Several steps of the backend: nobody else may change these names meanwhile.
   Status rename_small(const std::string& from, const std::string& to, IfExists if_exists);
   Status remove_lease(const std::string& path);
 
   Backend& backend_;
-  Mutex small_;  ///< held while the files of runs/ change names, so that each goes to one; no other lock is held then
+  Memory memory_;
   Drafts drafts_;
 };
 

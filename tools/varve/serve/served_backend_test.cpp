@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -129,6 +130,62 @@ struct ABucketServed : testing::Test {
   std::unique_ptr<Server> server;
   std::unique_ptr<StorePlace> place;
 };
+
+TEST_F(ABucketServed, RenamesAFileOfRunsWhileTheRenameOfAnotherTakesLong) {
+  const std::string slow = "runs/" + UniqueId::random()->hex() + ".tmp";
+  const std::string other = "runs/" + UniqueId::random()->hex() + ".tmp";
+  for (const std::string& path : {slow, other}) service->set_object("runs/" + path, path);
+  std::promise<void> begun, end;
+  std::atomic<bool> is_held{false};
+  service->set_before_effect([&](const HttpRequest& request) {
+    if (!request.path.ends_with(slow) || is_held.exchange(true)) return;
+    begun.set_value();
+    end.get_future().wait();
+  });
+  const auto rename = [this](const std::string& from, const std::string& to) {
+    return std::async(std::launch::async, [this, from, to] {
+      return ask(RenameRequest{.token = UniqueId::random().value(), .path = from, .to = to}).outcome;
+    });
+  };
+  auto held = rename(slow, "runs/slow.lease");
+  begun.get_future().wait();
+  auto renamed = rename(other, "runs/other.lease");
+  EXPECT_EQ(renamed.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  end.set_value();
+  EXPECT_EQ(held.get(), Outcome::done);
+  EXPECT_EQ(renamed.get(), Outcome::done);
+  service->set_before_effect(nullptr);
+  EXPECT_EQ(service->object("runs/runs/slow.lease"), slow);
+  EXPECT_EQ(service->object("runs/runs/other.lease"), other);
+}
+
+TEST_F(ABucketServed, LimitsTheMemoryOfAllSmallFilesThatAreBeingWritten) {
+  ServedBackend files(*own, 3_MiB);  // what a record says is there three times
+  const std::string path = "writers/" + UniqueId::random()->hex();
+  ServedFile first = files.create(path, false).value();
+  const ServedFile second = files.create("writers/" + UniqueId::random()->hex(), false).value();
+  EXPECT_TRUE(first.file->truncate(1_MiB).ok());
+  EXPECT_TRUE(first.file->truncate(0).ok());
+  EXPECT_EQ(second.file->truncate(1).code(), StatusCode::busy) << "it keeps its memory";
+  EXPECT_EQ(second.file->write_at(7, as_bytes("x")).code(), StatusCode::busy);
+  EXPECT_TRUE(files.remove(path).ok());
+  first.file.reset();
+  EXPECT_TRUE(second.file->truncate(1).ok());
+}
+
+TEST_F(ABucketServed, LimitsTheIndexRunsThatAreBeingWritten) {
+  ServedBackend files(*own);
+  std::string path;
+  StatusCode made = StatusCode::ok;
+  for (int i = 0; i < 1000 && made == StatusCode::ok; ++i) {
+    const std::string next = "index/" + UniqueId::random()->hex() + ".run.part";
+    made = files.create(next, false).status().code();
+    if (made == StatusCode::ok) path = next;
+  }
+  EXPECT_EQ(made, StatusCode::busy);
+  EXPECT_TRUE(files.remove(path).ok());
+  EXPECT_TRUE(files.create(path, false).ok());
+}
 
 TEST_F(ABucketServed, HasSetsThatAreSavedListedRestoredVerifiedAndPruned) {
   std::map<uint64_t, test::Snapshot> saved;

@@ -40,9 +40,8 @@ void OpenFiles::end_connection(const UniqueId& client) {
 }
 
 Result<uint64_t> OpenFiles::add(const UniqueId& client, KeyShare& share, ServedFile file, const UniqueId* writer) {
-  KeyShare::FilePlace place = file.descriptor < 0 ? nullptr : share.take_file();
-  if (file.descriptor >= 0 && !place)
-    return Status::resource_limit("the clients with this key have too many files open together");
+  KeyShare::FilePlace place = share.take_file();
+  if (!place) return Status::resource_limit("the clients with this key have too many files open together");
   const MutexLock lock(mutex_);
   Client& owner = clients_[client];
   if (owner.files.size() >= kFilesMax) return Status::resource_limit("this client has too many files open");

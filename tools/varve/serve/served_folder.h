@@ -102,7 +102,8 @@ using PathRule = bool (*)(std::string_view path);
 
 /// The files of a store that a server serves, wherever they lie. Paths are relative to the store's root. What each
 /// does, and what is durable when, is what FileSystem says of the operation of that name. Failures name no subject: the
-/// client knows what it asked for. Thread-safe.
+/// client knows what it asked for. Thread-safe, but for what makes, renames or removes one name at the same time: who
+/// calls that has claimed the name (OwnNames::Claim).
 class ServedFiles {
  public:
   virtual ~ServedFiles() = default;

@@ -65,8 +65,8 @@ Status Server::begin() {
     VARVE_TRY(Location::parse(options_.next.location).status());
     next_ = std::make_unique<NextLevel>(*place_.backend, options_.next.location,
                                         ReachOptions{options_.key_files.all, options_.next.s3_endpoint});
-    store_->transfer = [this](TransferDirection direction, const SetTransfer& what, const SignOfLife& alive) {
-      return next_->transfer(direction, what, alive);
+    store_->transfer = [this](TransferDirection direction, const SetTransfer& what, NextLevel::Done done) {
+      return next_->begin(direction, what, std::move(done));
     };
   }
   gather_ = std::make_unique<GatherService>(*place_.backend, options_.gather, options_.log);
@@ -279,7 +279,7 @@ Status Server::admit(Client& client) {
   return Status::busy("the server has as many connections as it takes");
 }
 
-Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) const {
+Result<Server::Arrival> Server::make_stream(UniqueFd&& socket, Deadline deadline) const {
   if (key_holders_.party) {
     tune_tcp(socket.get());
     VARVE_ASSIGN(SecureStream secure, key_holders_.party->shake_hands(std::move(socket), deadline));
@@ -290,9 +290,10 @@ Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) 
 }
 
 Status Server::begin_connection(Client& client) {
-  VARVE_ASSIGN(Arrival arrival, make_stream(client.take_socket(), hello_by(client)));
+  VARVE_ASSIGN(Arrival arrival, make_stream(std::move(client.own_socket()), hello_by(client)));
+  client.stream = std::move(arrival.stream);
   client.connection = std::make_unique<Connection>(
-      *store_, std::move(arrival.stream), *key_holders_.shares.at(arrival.key), options_.limits, hello_by(client),
+      *store_, std::move(client.stream), *key_holders_.shares.at(arrival.key), options_.limits, hello_by(client),
       [this, &client] { return admit(client); }, [this, &client] { note_news(client); });
   return {};
 }
@@ -333,7 +334,10 @@ void Server::serve(Client& client, DataBuffer& buffer) noexcept {
       threads_->await_input(client);
       break;
     case Connection::Next::goes_on: threads_->take_turn(client); break;
-    case Connection::Next::waits: wait_for_news(client); break;
+    case Connection::Next::waits:
+      client.connection->rest();
+      wait_for_news(client);
+      break;
     case Connection::Next::ended: end(client); break;
   }
 }
@@ -447,6 +451,7 @@ void Server::stop() {
     patience = after_seconds(1);
   }
   threads_->stop();
+  if (next_) next_->wait();
 }
 
 }  // namespace varve

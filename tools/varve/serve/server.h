@@ -82,7 +82,7 @@ class Server {
     Client(Server& server, UniqueFd socket)
         : Polled(socket.get()), arrived(MonotonicClock::now()), server_(server), socket_(std::move(socket)) {}
     void serve(DataBuffer& buffer) noexcept override { server_.serve(*this, buffer); }
-    UniqueFd take_socket() { return std::move(socket_); }
+    UniqueFd& own_socket() { return socket_; }
 
     const Moment arrived;
     std::atomic<Standing> standing{Standing::stranger};
@@ -91,13 +91,15 @@ class Server {
     std::atomic<double> news_since{0};           ///< the same: `turn` says news
     std::atomic<Turn> turn{Turn::at_work};
     std::list<Client>::iterator place;
+    std::unique_ptr<ByteStream> stream;      ///< until the connection has it
     std::unique_ptr<Connection> connection;  ///< once it is known who comes; of who serves it
 
    private:
     Server& server_;
-    UniqueFd socket_;  ///< until the connection has it
+    UniqueFd socket_;  ///< until the stream has it
   };
-  /// Oldest first. The socket of each is open as long as it is here.
+  /// Oldest first. The socket of each is open as long as it is here, and known to `threads_`: its number is nobody
+  /// else's.
   struct Clients {
     std::list<Client> strangers, known;
     bool crowded = false;  ///< nobody is let in before a stranger has gone
@@ -156,7 +158,7 @@ class Server {
     std::unique_ptr<ByteStream> stream;
     size_t key = 0;
   };
-  Result<Arrival> make_stream(UniqueFd socket, Deadline deadline) const;
+  Result<Arrival> make_stream(UniqueFd&& socket, Deadline deadline) const;
   Status begin_connection(Client& client);
   Status read_keys();
   void wake();

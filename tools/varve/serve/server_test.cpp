@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <list>
 #include <thread>
 
@@ -91,6 +92,36 @@ ByteVector frame(ByteSpan fields, ByteSpan data = {}) {
 }
 
 ByteVector hello() { return frame<HelloRequest>(encode_fields(HelloRequest{UniqueId::random().value()})); }
+
+/// Has a server begin pushes, which end when a test says so.
+class PushesThatWait {
+ public:
+  explicit PushesThatWait(Server& server) {
+    server.store().transfer = [this](TransferDirection, const SetTransfer&, NextLevel::Done done) {
+      const MutexLock lock(mutex_);
+      begun_.push_back(std::move(done));
+      changed_.notify_all();
+      return Status();
+    };
+  }
+  /// Waits for one, which ends when the result is called.
+  NextLevel::Done next() {
+    const MutexLock lock(mutex_);
+    while (begun_.empty()) changed_.wait(mutex_);
+    NextLevel::Done done = std::move(begun_.front());
+    begun_.pop_front();
+    return done;
+  }
+  bool has_more() {
+    const MutexLock lock(mutex_);
+    return !begun_.empty();
+  }
+
+ private:
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::list<NextLevel::Done> begun_ VARVE_GUARDED_BY(mutex_);
+};
 
 TEST(Server, EndsConnectionsThatSendGarbage) {
   TestServer server;
@@ -176,10 +207,7 @@ TEST(Server, DoesNotCountWhatARequestTakesAsTheTimeInWhichItCame) {
   server.stop();
   server.options.limits = {.hello_seconds = 5, .frame_seconds = 0.2};
   server.start();
-  server.server->store().transfer = [](TransferDirection, const SetTransfer&, const SignOfLife&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // the server looks after clients meanwhile
-    return TransferNumbers();
-  };
+  PushesThatWait pushes(*server.server);
   RawClient client(server);
   client.send(hello());
   client.receive_some();
@@ -187,6 +215,9 @@ TEST(Server, DoesNotCountWhatARequestTakesAsTheTimeInWhichItCame) {
   client.send(ByteSpan(push).first(7));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   client.send(ByteSpan(push).subspan(7));
+  const NextLevel::Done done = pushes.next();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // the server looks after clients meanwhile
+  done(TransferNumbers());
   client.receive_some();
 }
 
@@ -548,6 +579,28 @@ TEST(Server, RefusesTcpWithoutAKeyOnBothSides) {
 }
 
 #ifdef VARVE_HAVE_TLS
+TEST(Server, KeepsTheSocketOfAFailedHandshakeUntilTheConnectionIsForgotten) {
+  std::atomic<int> socket{-1};
+  std::promise<bool> is_open;
+  TestServer server(TestServer::Kind::tls);
+  server.stop();
+  server.options.log = [&](const std::string& line) {
+    if (!line.starts_with("a connection ended")) return;
+    std::byte bytes[4096];
+    ssize_t got = 0;
+    while ((got = ::recv(socket, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+    }
+    is_open.set_value(got < 0 && errno == EAGAIN);
+  };
+  server.start();
+  const UniqueFd stranger = connect_tcp(server.options.listen, after_seconds(5)).value();
+  socket = stranger.get();
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  ASSERT_EQ(::send(stranger.get(), request.data(), request.size(), MSG_NOSIGNAL), std::ssize(request));
+  EXPECT_TRUE(is_open.get_future().get()) << "its number may be another connection's by now";
+  EXPECT_NE(server.connect(), nullptr);
+}
+
 TEST(Server, LetsClientsOverTcpWaitForAPlace) {
   TestServer server(TestServer::Kind::tls);
   server.stop();
@@ -685,9 +738,10 @@ TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
   };
   server.start();
   std::atomic<int> tries{0};
-  server.server->store().transfer = [&](TransferDirection, const SetTransfer&, const SignOfLife&) {
+  server.server->store().transfer = [&](TransferDirection, const SetTransfer&, const NextLevel::Done& done) {
     if (++tries == 1) throw std::bad_alloc();
-    return TransferNumbers();
+    done(TransferNumbers());
+    return Status();
   };
   const auto link = server.connect();
   const auto other = server.connect();
@@ -697,6 +751,50 @@ TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
   EXPECT_EQ(tries, 2);
   EXPECT_GE(told, 1);
   EXPECT_TRUE(other->ask(PingRequest()).ok());
+}
+
+TEST(Server, KeepsNoThreadForAPushHoweverManyConnectionsWaitForIt) {
+  TestServer server;
+  server.stop();
+  server.options.strangers_max = 1;
+  server.options.threads_max = 2;
+  server.start();
+  PushesThatWait pushes(*server.server);
+  const auto link = server.connect();
+  const PushRequest push{.token = UniqueId::random().value()};
+  std::vector<std::unique_ptr<ServerConnection>> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.push_back(link->take_own().value());
+    ASSERT_TRUE(waiting.back()->send(push).ok());
+  }
+  const NextLevel::Done done = pushes.next();
+  EXPECT_TRUE(server.connect()->ask(PingRequest()).ok());
+  waiting.pop_back();  // who goes away does not end it
+  done(TransferNumbers{.sent_packs = 7});
+  waiting.push_back(link->take_own().value());
+  ASSERT_TRUE(waiting.back()->send(push).ok());
+  for (const auto& connection : waiting) {
+    size_t data_bytes = 0;
+    const auto reply = connection->receive<PushRequest>({}, data_bytes);
+    ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+    EXPECT_EQ(reply->outcome, Outcome::done);
+    EXPECT_EQ(reply->fields.sent_packs, 7u);
+  }
+  EXPECT_FALSE(pushes.has_more()) << "it is carried out once";
+}
+
+TEST(Server, StopsWhileAPushIsAtWork) {
+  TestServer server;
+  server.stop();
+  server.options.stop_seconds = 0.1;
+  server.start();
+  PushesThatWait pushes(*server.server);
+  const auto connection = server.connect()->take_own().value();
+  ASSERT_TRUE(connection->send(PushRequest()).ok());
+  pushes.next();
+  const auto begin = std::chrono::steady_clock::now();
+  server.stop();
+  EXPECT_LT(seconds_since(begin), 3);
 }
 
 TEST(Server, StopsWhileClientsAreConnected) {
@@ -740,6 +838,15 @@ class HostileServer {
 Status opening_of(const std::string& path, const LinkOptions& options = {}) {
   return ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, options)
       .status();
+}
+
+TEST(Client, LosesNoConnectionToARequestThatRunsOutOfMemory) {
+  TestServer server;
+  server.link_options.connections_max = 1;
+  const auto link = server.connect();
+  const Status failed = link->with_connection([](ServerConnection&, bool) -> Status { throw std::bad_alloc(); });
+  EXPECT_EQ(failed.code(), StatusCode::resource_limit);
+  EXPECT_TRUE(link->ask(PingRequest()).ok());
 }
 
 TEST(Client, RefusesWhatMakesNoSense) {

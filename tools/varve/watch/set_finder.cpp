@@ -8,6 +8,7 @@
 #include "engine/save.h"
 #include "engine/scheme.h"
 #include "watch/originals.h"
+#include "watch/rank_folders.h"
 
 namespace varve {
 
@@ -44,9 +45,22 @@ Result<bool> SetFinder::finds_anything() const {
   return found;
 }
 
+Result<std::vector<std::string>> SetFinder::look_for_rank_folders() {
+  std::vector<std::string> others;
+  VARVE_ASSIGN(std::optional<RankFolders> found, find_rank_folders(folder_));
+  if (!found) return others;
+  if (!found->are_all_sets) others.push_back(pattern().text());
+  patterns_ = {std::move(found->pattern)};
+  rank_folder_count_ = found->count;
+  has_chosen_ = true;
+  return others;
+}
+
 Result<std::vector<std::string>> SetFinder::choose_pattern() {
   std::vector<std::string> others;
-  if (has_chosen_ || patterns_.size() == 1) return others;
+  if (has_chosen_) return others;
+  if (!pattern().is_said()) return look_for_rank_folders();
+  if (patterns_.size() == 1) return others;
   std::optional<size_t> first;
   for (chosen_ = 0; chosen_ < patterns_.size(); ++chosen_) {
     const Result<bool> found = finds_anything();
@@ -171,7 +185,7 @@ Result<std::vector<FoundSet>> SetFinder::find_files_of_sets(ProgressSink& progre
 }
 
 Status SetFinder::assign(std::vector<SourceFile>& files) const {
-  return pattern().has_rank() ? Status() : assign_ranks(files, rank_regex_);
+  return pattern().has_rank() ? Status() : assign_ranks(files, rank_regex_, rank_count_);
 }
 
 }  // namespace varve

@@ -24,18 +24,25 @@ struct FoundSet {
 /// removal has left without (put_back_unremoved()), unless it may look_only(). One thread at a time.
 class SetFinder {
  public:
-  /// There is a pattern at least. `rank_regex` as RankGrouping::rank_regex; of use if a pattern has no {rank}.
-  SetFinder(std::string folder, SetPatterns patterns, std::string rank_regex)
-      : folder_(std::move(folder)), patterns_(std::move(patterns)), rank_regex_(std::move(rank_regex)) {}
+  /// There is a pattern at least. `rank_regex` as RankGrouping::rank_regex, and `rank_count` as
+  /// Completeness::rank_count: of use if a pattern has no {rank}.
+  SetFinder(std::string folder, SetPatterns patterns, std::string rank_regex, uint64_t rank_count = 0)
+      : folder_(std::move(folder)),
+        patterns_(std::move(patterns)),
+        rank_regex_(std::move(rank_regex)),
+        rank_count_(rank_count) {}
 
   void look_only() { looks_only_ = true; }
   /// That the job has times: so numbers are times, whatever else is in the folder.
   void note_times() { among_times_ = true; }
 
   /// Takes the first pattern by which there is something to be found, and stays with it; until then the first of all.
-  /// Returns the others by which there is something as well, once.
+  /// Where nobody has said one, takes that of find_rank_folders(), as soon as it finds some. Returns the others by
+  /// which there is something as well, once.
   Result<std::vector<std::string>> choose_pattern();
   const SetPattern& pattern() const { return patterns_[chosen_]; }
+  /// How many folders are taken for ranks', by their look; 0: the pattern is what was said, or the default.
+  size_t rank_folder_count() const { return rank_folder_count_; }
 
   // What follows is by that pattern.
 
@@ -56,15 +63,17 @@ class SetFinder {
   Status visit_below(const std::string& path, size_t depth, size_t wanted, bool files,
                      const VisitFolder& visitor) const;
   Result<bool> finds_anything() const;
+  Result<std::vector<std::string>> look_for_rank_folders();
   Result<std::vector<SourceFile>> look_at_files(const std::string& folder, size_t depth_max,
                                                 ProgressSink& progress) const;
   Result<std::vector<FoundSet>> find_files_of_sets(ProgressSink& progress) const;
   Status assign(std::vector<SourceFile>& files) const;
 
   const std::string folder_;
-  const SetPatterns patterns_;
+  SetPatterns patterns_;
   const std::string rank_regex_;
-  size_t chosen_ = 0;
+  const uint64_t rank_count_;
+  size_t chosen_ = 0, rank_folder_count_ = 0;
   bool has_chosen_ = false, looks_only_ = false;
   mutable bool among_times_ = false;  ///< once it is known, it stays so
 };

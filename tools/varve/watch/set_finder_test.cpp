@@ -19,10 +19,11 @@ struct AFinder : testing::Test {
   }
 
   /// "step: file(rank) file(rank)" of each set.
-  std::vector<std::string> found(std::string_view patterns = SetPattern::kDefault) {
-    SetFinder finder(run.path(), parse_patterns(patterns).value(), "");
+  std::vector<std::string> found(std::string_view patterns) { return found(parse_patterns(patterns).value()); }
+  std::vector<std::string> found(const SetPatterns& patterns = {SetPattern()}) {
+    SetFinder finder(run.path(), patterns, "");
     finder.look_only();
-    EXPECT_TRUE(finder.choose_pattern().ok());
+    others = finder.choose_pattern().value();
     pattern = finder.pattern().text();
     const Result<std::vector<FoundSet>> sets = finder.find(null_progress());
     EXPECT_TRUE(sets.ok()) << sets.status().to_string();
@@ -40,6 +41,7 @@ struct AFinder : testing::Test {
 
   test::TempFolder run;
   std::string pattern;
+  std::vector<std::string> others;
 };
 using Lines = std::vector<std::string>;
 
@@ -67,6 +69,37 @@ TEST_F(AFinder, FindsTheTimesOfOpenFoamBelowItsProcessors) {
                                       "0.02: processor0/0.02/U(0) processor0/0.02/uniform/time(0) processor1/0.02/U(1) "
                                       "processor1/0.02/uniform/time(1)"}));
   EXPECT_EQ(pattern, "processor{rank}/{time}/**");
+}
+
+TEST_F(AFinder, TakesFoldersOfRanksForWhatTheyAreUnlessAPatternIsSaid) {
+  for (const char* processor : {"processor0", "processor1"}) {
+    write(std::string(processor) + "/0.1/U");
+    write(std::string(processor) + "/constant/polyMesh/points");
+  }
+  write("0/U");
+  const Lines sets = {"0.1: processor0/0.1/U(0) processor1/0.1/U(1)"};
+  EXPECT_EQ(found(), sets);
+  EXPECT_EQ(pattern, "processor{rank}/{time}/**");
+  EXPECT_EQ(others, Lines{});
+  write("dump7/data");
+  EXPECT_EQ(found(), sets);
+  EXPECT_EQ(others, Lines{"*{step}/**"});
+  EXPECT_EQ(found(SetPattern::kDefault).size(), 4u);
+  EXPECT_EQ(pattern, SetPattern::kDefault);
+}
+
+TEST_F(AFinder, SeesFoldersOfRanksWhenTheyComeAndStaysWithThem) {
+  SetFinder finder(run.path(), {SetPattern()}, "");
+  EXPECT_TRUE(finder.choose_pattern().ok());
+  EXPECT_TRUE(finder.pattern().is_default());
+  write("processor0/0/U");
+  write("processor1/0/U");
+  EXPECT_TRUE(finder.choose_pattern().ok());
+  EXPECT_EQ(finder.pattern().text(), "processor{rank}/{time}/**");
+  EXPECT_EQ(finder.rank_folder_count(), 2u);
+  std::filesystem::remove_all(run.path() + "/processor0/0");
+  EXPECT_TRUE(finder.choose_pattern().ok());
+  EXPECT_FALSE(finder.pattern().is_default());
 }
 
 TEST_F(AFinder, FindsTheTimesOfOpenFoamWithoutProcessors) {

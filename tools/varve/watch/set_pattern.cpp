@@ -115,6 +115,7 @@ Result<SetPattern> SetPattern::parse(std::string_view text) {
   };
   SetPattern pattern;
   pattern.is_default_ = text == kDefault;
+  pattern.is_said_ = true;
   pattern.components_.clear();
   pattern.folder_depth_ = 0;
   size_t steps = 0, ranks = 0, ranks_before_step = 0;

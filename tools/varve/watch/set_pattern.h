@@ -49,6 +49,8 @@ class SetPattern {
   bool has_step() const { return has_step_; }
   bool has_rank() const { return has_rank_; }
   bool is_default() const { return is_default_; }
+  /// Somebody has written it: it is not to be replaced by what the names in a folder tell.
+  bool is_said() const { return is_said_; }
   /// What fits it is not missed where an earlier pattern finds something: with OpenFOAM's processors, the times beside
   /// them are what the case begins with, or was put together from theirs.
   bool stands_back() const { return stands_back_; }
@@ -60,7 +62,7 @@ class SetPattern {
 
   std::vector<std::string> components_{"*{step}", "**"};
   size_t folder_depth_ = 1;
-  bool has_step_ = true, has_rank_ = false, is_default_ = true, stands_back_ = false;
+  bool has_step_ = true, has_rank_ = false, is_default_ = true, is_said_ = false, stands_back_ = false;
 };
 
 /// Patterns, of which the first counts by which anything is found.

@@ -13,6 +13,7 @@
 
 #include "core/file_system.h"
 #include "core/state_folder.h"
+#include "core/step_text.h"
 #include "hash/score.h"
 
 namespace varve {
@@ -59,10 +60,33 @@ bool is_locked(const std::string& path) {
 }
 }  // namespace
 
+namespace {
+void tell_watched_levels(const WatchStatus& status, Metrics& metrics) {
+  metrics.gauge("varve_watch_level_newest_step", "The step of a job's newest set at a level, or in the one store.");
+  for (const WatchStatus::Level& level : status.levels) {
+    if (level.newest)
+      metrics.sample(time_of_step(*level.newest).value_or(static_cast<double>(*level.newest)),
+                     {{"job", level.job}, {"level", level.level}});
+  }
+  metrics.gauge("varve_watch_level_newest_timestamp_seconds", "When that set was saved to the nearest store.");
+  for (const WatchStatus::Level& level : status.levels) {
+    if (level.newest) metrics.sample(static_cast<double>(level.newest_s), {{"job", level.job}, {"level", level.level}});
+  }
+  metrics.gauge("varve_watch_level_lag_seconds", "How much older that set is than the newest that there is.");
+  for (const WatchStatus::Level& level : status.levels)
+    metrics.sample(level.lag_seconds, {{"job", level.job}, {"level", level.level}});
+}
+}  // namespace
+
 Metrics metrics_of(const WatchStatus& status) {
-  Metrics metrics;
+  std::string from;
+  for (const std::string& folder : status.folders) from += (from.empty() ? "" : ", ") + folder;
+  Metrics metrics = Metrics::with({{"from", from}});
   const auto number = [](auto value) { return static_cast<double>(value); };
   metrics.gauge("varve_watch_info", "The watcher: 1.").sample(1, {{"host", status.host}, {"to", status.to}});
+  metrics.gauge("varve_watch_running", "Whether the watcher runs, as far as it could tell.")
+      .sample(status.running ? 1 : 0);
+  metrics.gauge("varve_watch_updated_timestamp_seconds", "When all this was true.").sample(status.updated);
   metrics.gauge("varve_watch_start_timestamp_seconds", "When the watcher was started.")
       .sample(number(status.started_s));
   metrics.counter("varve_watch_saved_sets", "Sets that were saved.").sample(number(status.saved_sets));
@@ -79,6 +103,9 @@ Metrics metrics_of(const WatchStatus& status) {
     const auto is_so = [&](const WatchStatus::Pending& set) { return set.state == state; };
     metrics.sample(number(std::count_if(status.pending.begin(), status.pending.end(), is_so)), {{"state", state}});
   }
+  metrics.gauge("varve_watch_pending_bytes", "Bytes of the sets that wait, or could not be saved.")
+      .sample(number(status.pending_bytes));
+  tell_watched_levels(status, metrics);
   return metrics;
 }
 

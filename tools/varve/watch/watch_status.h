@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,24 @@ struct WatchStatus {
   std::vector<Pending> pending;
 
   bool alive = false;  ///< when it was read: the watcher runs
+
+  /// A job's newest set at a level, or in the one store.
+  struct Level {
+    std::string level, job;
+    std::optional<uint64_t> newest{};  ///< step; none: the watcher knows of none there
+    int64_t newest_s = 0;              ///< when that was saved to the nearest
+    double lag_seconds = 0;            ///< how much older it is than the newest that there is
+  };
+  // For monitoring alone
+  bool running = true;
+  double updated = 0;          ///< when all this was true
+  uint64_t pending_bytes = 0;  ///< of the files of sets that wait, or have failed
+  std::vector<Level> levels;
 };
 
 /// The same for monitoring.
 Metrics metrics_of(const WatchStatus& status);
-/// With the names of its fields; `alive` is left out.
+/// With the names of its fields; `alive` is left out, and what is for monitoring alone.
 nlohmann::ordered_json to_json(const WatchStatus& status);
 
 /// A watcher's place in the state folder: a file that it replaces with each change, and a lock that it holds.

@@ -62,7 +62,8 @@ Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions 
                                         "watch each by a `varve watch` of its own, with --job");
     }
     VARVE_TRY(watcher->events_.add(path.string()));
-    watcher->finders_.emplace_back(path.string(), watcher->options_.patterns, watcher->options_.rank_regex);
+    watcher->finders_.emplace_back(path.string(), watcher->options_.patterns, watcher->options_.rank_regex,
+                                   watcher->options_.completeness.rank_count);
     watcher->jobs_.push_back(job);
   }
   return watcher;
@@ -122,7 +123,12 @@ Status Watcher::look_everywhere(ProgressSink& progress) {
 Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
   SetFinder& finder = finders_[where];
   if (!everything && !may_have_changed(finder.folder())) return {};
+  const bool knew_rank_folders = finder.rank_folder_count() > 0;
   VARVE_ASSIGN(const std::vector<std::string> others, finder.choose_pattern());
+  if (!knew_rank_folders && finder.rank_folder_count() > 0)
+    progress.warning(Status::unsupported("folders that are called as ranks are, by the pattern '" +
+                                             finder.pattern().text() + "', are not watched as a set each",
+                                         finder.folder(), "any --pattern is taken as it is"));
   for (const std::string& other : others)
     progress.warning(
         Status::unsupported("what fits '" + other + "' is not watched, but what fits '" + finder.pattern().text() + "'",

@@ -11,7 +11,7 @@
     ["read_seconds", "reading", "#56b4e9"], ["score_seconds", "hashing", "#009e73"], ["encode_seconds", "encoding", "#cc79a7"],
     ["write_seconds", "writing", "#d55e00"], ["sync_seconds", "making durable", "#8c510a"],
     ["starved_seconds", "without a processor", "#999999"]];
-  const ARRIVAL = "#0072b2", FAILURE = "#d0021b", RESTART = "#009e73";
+  const ARRIVAL = "#0072b2", FAILURE = "#d0021b", RESTART = "#009e73", UNKNOWN = "rgba(128,128,128,0.25)";
   const ROWS_MAX = 500;
 
   const make = (tag, properties = {}, ...children) => {
@@ -53,7 +53,7 @@
     notice.textContent = `${data.skipped_lines} lines of the log make no sense, and are left out.`;
   }
   for (const [name, value] of [
-    ["checkpoints", all.length], ["stored", count("stored")], ["failed", count("failed")], ["skipped", count("skipped")],
+    ["checkpoints", all.length], ["stored", count("stored")], ["failed", count("failed")], ["cut off", count("cut off")], ["skipped", count("skipped")],
     ["program blocked", seconds(data.blocked_seconds)], ["of it attributed", percent(data.attributed_share)]]) {
     document.getElementById("tiles").append(make("div", {}, make("dt", {textContent: name}), make("dd", {textContent: value})));
   }
@@ -90,7 +90,13 @@
       }
     };
     const order = (key) => ["end", "levels", "store", "copy", "room", "other", "ranks", "restart", "open"].indexOf(key);
-    for (const one of run.checkpoints) if (one.end !== null) stacked(one.begin, one.end, one.blocked, `step ${one.step}`);
+    for (const one of run.checkpoints) {
+      if (one.end !== null) stacked(one.begin, one.end, one.blocked, `step ${one.step}`);
+      if (one.end === null && one.outcome === "cut off") {
+        const told = `step ${one.step}, begun ${time(one.begin)}: ${one.why}`;
+        boxes.push({from: one.begin, to: run.last, color: UNKNOWN, told}, {from: run.last, to: run.last, cross: true, color: FAILURE, told});
+      }
+    }
     for (const one of run.waits) stacked(one.begin, one.end, one.blocked, "wait");
     for (const one of run.restarts)
       boxes.push({from: one.at - one.seconds, to: one.at, color: CAUSES[5][2], told: `restart: ${seconds(one.seconds)}`});
@@ -99,6 +105,11 @@
   const storeLane = (run) => {
     const boxes = [];
     for (const one of run.checkpoints) {
+      if (one.outcome === "cut off" && one.end !== null) {
+        const told = `step ${one.step}: ${one.why}`;
+        boxes.push({from: one.begin, to: run.last, color: UNKNOWN, told, thin: true},
+          {from: run.last, to: run.last, cross: true, color: FAILURE, told});
+      }
       if (one.stored === null && one.outcome !== "failed") continue;
       const total = WORK.reduce((sum, [key]) => sum + (one[key] || 0), 0);
       const from = one.work_begin || one.begin, length = one.work_seconds || 0;
@@ -106,7 +117,7 @@
         `taken up after ${seconds(one.work_begin ? one.work_begin - one.begin : null)}, at work ${seconds(length)}, ` +
         `in the store after ${seconds(one.stored === null ? null : one.stored - one.begin)}`,
         WORK.map(([key, name]) => `${name} ${seconds(one[key] || 0)}`).join(", "), one.why].filter(Boolean).join("\n");
-      if (one.stored !== null) boxes.push({from: one.begin, to: one.stored, color: "rgba(128,128,128,0.25)", told, thin: true});
+      if (one.stored !== null) boxes.push({from: one.begin, to: one.stored, color: UNKNOWN, told, thin: true});
       let at = from;
       for (const [key, , color] of WORK) {
         const part = total > 0 ? length * (one[key] || 0) / total : 0;
@@ -150,6 +161,7 @@
     const lanes = [["program", programLane(run)], ["nearest store", storeLane(run)],
       ...levels.map((level) => [level, levelLane(run, level)])];
     const marks = run.restarts.map((one) => ({at: one.at, color: one.why ? FAILURE : RESTART}));
+    if (run.state === "cut off") marks.push({at: run.last, color: FAILURE});
     if (run.end !== null) marks.push({at: run.end, color: run.why ? FAILURE : "#999999"});
     const canvas = make("canvas", {className: "lanes"});
     const told = make("p", {className: "told", textContent: "Point at something."});
