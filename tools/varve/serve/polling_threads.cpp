@@ -32,13 +32,17 @@ Status PollingThreads::begin() {
 
 Status PollingThreads::add(Polled& one) {
   epoll_event event{.events = kInput, .data = {.ptr = &one}};
+  one.is_given_back_.store(true, std::memory_order_release);
   if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, one.socket(), &event) == 0) return {};
   return Status::from_errno(errno, "wait for a client", "");
 }
 
 void PollingThreads::arm(Polled& one, uint32_t events) {
   epoll_event event{.events = events, .data = {.ptr = &one}};
-  ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, one.socket(), &event);
+  const int socket = one.socket();
+  // It may be served, and have ended, before the next call returns.
+  one.is_given_back_.store(true, std::memory_order_release);
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket, &event);
 }
 
 void PollingThreads::remove(const Polled& one) {
@@ -69,6 +73,7 @@ void PollingThreads::run() {
     }
     auto* const one = static_cast<Polled*>(event.data.ptr);
     if (ready != 1 || one == nullptr) return;
+    one->is_given_back_.load(std::memory_order_acquire);
     if (--waiting_ == 0)
       run_guarded([this] { return start_one(); }).ignore("those that are there go on, and the next one tries again");
     one->serve(buffer);

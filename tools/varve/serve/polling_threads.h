@@ -27,7 +27,9 @@ class Polled {
   int socket() const { return socket_; }
 
  private:
+  friend class PollingThreads;
   const int socket_;
+  std::atomic<bool> is_given_back_{false};  ///< the system orders what threads do with it, and so does the language
 };
 
 /// Threads that wait together for many sockets, of which most are silent. Each takes one that has become ready, and
