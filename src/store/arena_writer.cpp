@@ -9,6 +9,12 @@
 
 namespace varve {
 
+namespace {
+Status no_buffer(const std::string& path) {
+  return Status::resource_limit("no memory for the arena's write buffers", path);
+}
+}  // namespace
+
 Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(Backend& backend, const std::string& path,
                                                          const ArenaHeader& header, ArenaWriterOptions options) {
   std::unique_ptr<ArenaWriter> writer(new ArenaWriter(path, header, options));
@@ -27,7 +33,7 @@ Status ArenaWriter::start(Backend& backend) {
 Status ArenaWriter::make_buffer() {
   filling_ = {};
   filling_.block = AlignedBlock(options_.buffer_bytes);
-  if (filling_.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
+  if (filling_.block.empty()) return no_buffer(path_);
   ++buffer_count_;
   return {};
 }
@@ -99,7 +105,7 @@ Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSp
 }
 
 Status ArenaWriter::put(ByteSpan bytes, const std::shared_ptr<const void>& keeper) {
-  if (filling_.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
+  if (filling_.block.empty()) return no_buffer(path_);
   next_offset_ += bytes.size();
   while (!bytes.empty()) {
     size_t part = std::min<size_t>(bytes.size(), options_.buffer_bytes - filling_.used);
