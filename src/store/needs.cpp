@@ -90,9 +90,11 @@ void mark_leaf(const Leaf& leaf, Needs& needs) {
   }
 }
 
-/// What is needed, as several threads find it out.
+/// What is needed, as several threads find it out, and as long as nobody wants them to stop.
 class GatheredNeeds {
  public:
+  explicit GatheredNeeds(const ProgressSink& progress) : progress_(progress) {}
+  bool cancelled() const { return progress_.cancelled(); }
   void add_node(const Score& node) {
     const MutexLock lock(mutex_);
     needs_.nodes.insert(node);
@@ -112,6 +114,7 @@ class GatheredNeeds {
   }
 
  private:
+  const ProgressSink& progress_;
   Mutex mutex_;
   Needs needs_ VARVE_GUARDED_BY(mutex_);
 };
@@ -122,6 +125,7 @@ Status mark_record(const Store& store, const SetRecord& record, GatheredNeeds& g
     gathered.add_node(group.root);
     VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
     for (const LeafLink& link : root.leaves) {
+      if (gathered.cancelled()) return Status::cancelled();
       gathered.add_node(link.score);
       VARVE_ASSIGN(Leaf leaf, read_leaf(store, link));
       gathered.add_leaf(leaf);
@@ -131,7 +135,8 @@ Status mark_record(const Store& store, const SetRecord& record, GatheredNeeds& g
 }
 
 Status unknown(const Status& status, const std::string& whose, Hint hint) {
-  return status.with_context("nothing was removed, as it is unknown what " + whose + " needs")
+  if (status.code() == StatusCode::cancelled) return status;
+  return status.with_context("nothing can be removed, as it is unknown what " + whose + " needs")
       .with_hint(std::move(hint));
 }
 
@@ -159,6 +164,7 @@ Status mark_leases(const Store& store, GatheredNeeds& gathered) {
     if (record.ok() && !*record) continue;
     const Status marked = record.ok() ? mark_record(store, **record, gathered) : record.status();
     // One that is gone has become a part or a set, which is seen as such; or was given up.
+    if (marked.code() == StatusCode::cancelled) return marked;
     if (!marked.ok() && store.backend().status(path).status().code() != StatusCode::not_found) gathered.add_unknown();
   }
   return {};
@@ -229,8 +235,8 @@ Result<std::optional<SetRecord>> record_in_lease(const Store& store, const std::
   return std::optional(std::move(record));
 }
 
-Result<Needs> needs_of_sets(const Store& store, bool certain) {
-  GatheredNeeds gathered;
+Result<Needs> needs_of_sets(const Store& store, bool certain, const ProgressSink& progress) {
+  GatheredNeeds gathered(progress);
   // A lease that holds a record, for which a prune has not waited, may become a part meanwhile; and parts a set, by way
   // of the lease of who completes it.
   if (certain) VARVE_TRY(mark_leases(store, gathered));

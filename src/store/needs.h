@@ -49,8 +49,8 @@ struct Needs {
 
 /// Goes through the trees of all leases, parts, leases once more, and sets, in this order: what is needed moves on in
 /// it, and never back (COMMIT.md). Fails if one cannot be read, since what it needs is then unknown. `certain`: also of
-/// what is renamed, pinned and unpinned at the same time; else only good enough to choose by.
-Result<Needs> needs_of_sets(const Store& store, bool certain = true);
+/// what is renamed, pinned and unpinned at the same time; else only good enough to choose by. `progress` may cancel it.
+Result<Needs> needs_of_sets(const Store& store, bool certain = true, const ProgressSink& progress = null_progress());
 
 /// What one set refers to: about 150 bytes of memory for each pack.
 struct SetNeeds {

@@ -340,7 +340,7 @@ class Pruner {
     VARVE_ASSIGN(const auto arenas, list_arena_sizes(store_));
     for (const auto& [id, bytes] : arenas) report_.bytes_before += bytes;
     VARVE_ASSIGN(auto writers, leases());
-    VARVE_ASSIGN(Needs needs, needs_of_sets(store_, /*certain=*/false));
+    VARVE_ASSIGN(Needs needs, needs_of_sets(store_, /*certain=*/false, progress_));
     VARVE_ASSIGN(std::vector<ArenaId> condemned, list_condemned(store_));
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;

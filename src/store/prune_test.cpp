@@ -700,6 +700,43 @@ TEST_F(Prune, RefusesToRemoveAnythingIfASetCannotBeRead) {
   EXPECT_EQ(arena_bytes(), bytes);
 }
 
+/// Wants what it listens to to stop, from the nth question on whether it does.
+class StopsAt final : public ProgressSink {
+ public:
+  explicit StopsAt(int question) : questions_left_(question) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return questions_left_-- <= 0; }
+
+ private:
+  mutable std::atomic<int> questions_left_;
+};
+
+TEST_F(Prune, ThatIsCancelledAtAnyMomentLosesNothing) {
+  int question = 0;
+  for (bool done = false; !done; ++question) {
+    SCOPED_TRACE(question);
+    const uint64_t first = 4 * static_cast<uint64_t>(question);
+    save({"a", first}, numbers_between(0, 1000));
+    save({"a", first + 1}, numbers_between(990, 1010));
+    drop({"a", first});
+    StopsAt progress(question);
+    const Result<PruneReport> report = prune_store(*store, at_once(), progress);
+    done = report.ok();
+    EXPECT_TRUE(done || report.status().code() == StatusCode::cancelled) << report.status().to_string();
+    EXPECT_TRUE(question > 0 || entries("/s/condemned") == 0) << "what is needed was not known yet";
+    EXPECT_TRUE(holds({"a", first + 1}, numbers_between(990, 1010)));
+    EXPECT_TRUE(whole());
+    drop({"a", first + 1});
+    EXPECT_GT(done ? report->removed_arenas : prune().removed_arenas, 0u);
+    prune();
+    EXPECT_EQ(arena_bytes(), 0u);
+  }
+  EXPECT_GT(question, 2);
+}
+
 TEST_F(Prune, KeepsWhatAWriterAtWorkMayReferTo) {
   save({"a", 1}, numbers_between(1, 50));
   SetMaker writer(*store);

@@ -1,13 +1,11 @@
 #include "monitor/store_facts.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "core/step_text.h"
 #include "core/sync.h"
 #include "store/catalog.h"
-#include "store/commit.h"
 #include "store/needs.h"
 #include "store/prune.h"
 
@@ -31,40 +29,10 @@ Result<StoreFacts> look_at_store(const Store& store) {
   return facts;
 }
 
-namespace {
-/// Adds what the set, or the part of one, refers to. What is gone by now needs nothing.
-Status add_needs(const Store& store, const Result<SetRecord>& record, Needs& needs, ProgressSink& progress) {
-  if (record.status().code() == StatusCode::not_found) return {};
-  VARVE_TRY(record.status());
-  VARVE_ASSIGN(const SetNeeds one, needs_of_set(store, *record, progress));
-  for (const auto& [score, hint] : one.nodes) needs.nodes.insert(score);
-  for (const auto& [score, need] : one.packs) {
-    std::vector<Extent>& ranges = needs.packs[score];
-    for (const Extent& range : need.ranges) add_range(ranges, range);
-    join_ranges(ranges);  // at once: else each of very many sets that need the same would add to it
-  }
-  return {};
-}
-
-Result<Needs> needs_of_all(const Store& store, ProgressSink& progress) {
-  Needs needs;
-  // Parts become sets: who looked at sets first might see neither.
-  VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store));
-  for (const PartName& part : parts) VARVE_TRY(add_needs(store, read_part(store, part), needs, progress));
-  const Catalog catalog(store);
-  VARVE_ASSIGN(const std::vector<SetName> sets, catalog.sets());
-  for (const SetName& set : sets) {
-    if (progress.cancelled()) return Status::cancelled();
-    VARVE_TRY(catalog.unless_dropped(set, add_needs(store, catalog.read(set), needs, progress)));
-  }
-  return needs;
-}
-}  // namespace
-
 Result<uint64_t> garbage_bytes(const Store& store, ProgressSink& progress) {
   // Arenas that come later are of sets that are not known here.
   VARVE_ASSIGN(const std::vector<ArenaId> arenas, store.list_arenas());
-  VARVE_ASSIGN(const Needs needs, needs_of_all(store, progress));
+  VARVE_ASSIGN(const Needs needs, needs_of_sets(store, /*certain=*/false, progress));
   double garbage = 0;
   VARVE_TRY(each_arena(store, arenas, [&](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>& arena) {
     if (progress.cancelled()) return Status::cancelled();
