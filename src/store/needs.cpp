@@ -88,6 +88,10 @@ void mark_leaf(const Leaf& leaf, Needs& needs) {
       }
     }
   }
+  // At once: else each of very many sets that need the same would add to it.
+  for (const PackLink& pack : leaf.packs) {
+    if (const auto found = needs.packs.find(pack.score); found != needs.packs.end()) join_ranges(found->second);
+  }
 }
 
 /// What is needed, as several threads find it out, and as long as nobody wants them to stop.
@@ -107,9 +111,8 @@ class GatheredNeeds {
     const MutexLock lock(mutex_);
     needs_.uncertain = true;
   }
-  Needs joined() {
+  Needs take() {
     const MutexLock lock(mutex_);
-    for (auto& [score, ranges] : needs_.packs) join_ranges(ranges);
     return std::move(needs_);
   }
 
@@ -248,7 +251,7 @@ Result<Needs> needs_of_sets(const Store& store, bool certain, const ProgressSink
   if (certain) VARVE_TRY(mark_pins(store, gathered, 1, pins_done));
   std::set<SetName> done;
   VARVE_TRY(mark_sets(store, gathered, certain, done));
-  if (!certain) return gathered.joined();
+  if (!certain) return gathered.take();
   VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
   // Who commits a set anew rests on a set or a pin that is there (a rename, and who brings a pinned set back), and
   // looks for it once his lease says what he is about to commit. If somebody dropped it before it was come to here,
@@ -259,7 +262,7 @@ Result<Needs> needs_of_sets(const Store& store, bool certain, const ProgressSink
     VARVE_TRY(mark_sets(store, gathered, certain, done));
     VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
   }
-  return gathered.joined();
+  return gathered.take();
 }
 
 uint64_t SetNeeds::PackNeed::bytes() const {

@@ -29,9 +29,9 @@ struct StoreFacts {
 /// One list of the arenas, one for each job, and one record for each job.
 Result<StoreFacts> look_at_store(const Store& store);
 
-/// What of the arenas neither sets nor parts of sets need, which is about what a prune gives back: goes through the
-/// trees of all sets and the indexes of all arenas, and takes some 300 bytes of memory for each pack, however many sets
-/// need it. Changes nothing. cancelled: `progress` says so.
+/// What of the arenas neither sets nor parts of sets need, nor who is about to commit, which is about what a prune
+/// gives back: goes through the trees of all sets and the indexes of all arenas, and takes some 300 bytes of memory for
+/// each pack, however many sets need it. Changes nothing. cancelled: `progress` says so.
 Result<uint64_t> garbage_bytes(const Store& store, ProgressSink& progress);
 
 void tell(const StoreFacts& facts, Metrics& metrics);
