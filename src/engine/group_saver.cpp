@@ -13,6 +13,7 @@
 #include "engine/bundle.h"
 #include "engine/effort_pace.h"
 #include "engine/group_streams.h"
+#include "engine/inspect.h"
 #include "engine/moved_bytes.h"
 #include "engine/pack_builder.h"
 #include "engine/wide_packs.h"
@@ -183,8 +184,11 @@ class PackWriter {
       building_ = packs_.add();
       builder_.expect(stream, class_bytes_left);
     }
-    const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score,
-                                         /*stays=*/!chunk.viewed.empty());
+    const ByteSpan bytes = batch.bytes_of(chunk);
+    const uint64_t offset = chunk.joined > 0
+                                ? builder_.add_joined(group_.streams, batch.streams_of(chunk), bytes, chunk.score)
+                                : builder_.add(stream, chunk.stream_offset, bytes, chunk.score,
+                                               /*stays=*/!chunk.viewed.empty());
     key_ = stream.bundle.number == 0 ? stream.laid_class() : group_.class_keys.size() + stream.bundle.number - 1;
     return Reference{building_, offset, chunk.bytes};
   }
@@ -336,7 +340,9 @@ class GroupSaver {
  private:
   Status place_batch(const ChunkBatch& batch);
   void leave(const ChunkBatch& batch);
-  Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
+  Result<Reference> place_new(const Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
+  /// The streams of the chunk have it there.
+  Status refer_all(const ChunkBatch& batch, const BatchChunk& chunk, const Reference& at);
   bool may_refer(const Stream& stream, const Reference& next);
   Status refer(Stream& stream, const Reference& next);
 
@@ -410,17 +416,19 @@ Status GroupSaver::store_chunks() {
 Status GroupSaver::place_batch(const ChunkBatch& batch) {
   uint64_t raw_bytes = 0;
   for (const BatchChunk& chunk : batch.chunks) {
-    Stream& stream = group_.streams[chunk.stream];
+    const Stream& stream = group_.streams[chunk.stream];
     raw_bytes += chunk.bytes;
+    Reference at;
     if (chunk.pattern) {
       outcome_.pattern_bytes += chunk.bytes;
-      VARVE_TRY(refer(stream, {Reference::kPattern, *chunk.pattern, chunk.bytes}));
+      at = {Reference::kPattern, *chunk.pattern, chunk.bytes};
     } else if (const std::optional<Reference> known = known_.find(chunk, packs_); known && may_refer(stream, *known)) {
       outcome_.known_bytes += chunk.bytes;
-      VARVE_TRY(refer(stream, *known));
+      at = *known;
     } else {
-      VARVE_TRY(place_new(stream, batch, chunk));
+      VARVE_ASSIGN(at, place_new(stream, batch, chunk));
     }
+    VARVE_TRY(refer_all(batch, chunk, at));
     class_bytes_left_[stream.laid_class()] -= chunk.bytes;
   }
   leave(batch);
@@ -469,11 +477,22 @@ Status GroupSaver::refer(Stream& stream, const Reference& next) {
                                 group_.files[stream.file].path, Remedy::make_chunks_larger);
 }
 
-Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
+Status GroupSaver::refer_all(const ChunkBatch& batch, const BatchChunk& chunk, const Reference& at) {
+  if (chunk.joined == 0) return refer(group_.streams[chunk.stream], at);
+  uint64_t skip = 0;
+  for (const uint32_t number : batch.streams_of(chunk)) {
+    Stream& stream = group_.streams[number];
+    VARVE_TRY(refer(stream, part_of(at, skip, stream.bytes)));
+    skip += stream.bytes;
+  }
+  return {};
+}
+
+Result<Reference> GroupSaver::place_new(const Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
   VARVE_ASSIGN(const Reference at, writer_.add(stream, batch, chunk, class_bytes_left_[stream.laid_class()]));
   known_.note_fresh(chunk, at);
   outcome_.new_bytes += chunk.bytes;
-  return refer(stream, at);
+  return at;
 }
 
 /// Writes the tree of a group whose chunks are stored. What its files refer to is moved into its leaves.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/file_system.h"
+#include "engine/pack_builder.h"
 #include "layout/array_type.h"
 #include "layout/npy_array.h"
 
@@ -13,6 +14,8 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kSmallFileBytes = 64_KiB;
+/// Where a group has so many files of unknown bytes that are no longer than kJoinedFileBytesMax, they share chunks.
+constexpr size_t kJoinedFilesMin = 256;
 /// What the descriptions of a file's small variables take in its leaf, about; any further ones are only counted. In
 /// memory they take a few times as much while their group is saved.
 constexpr uint64_t kSmallVariableBytesMax = 8_MiB;
@@ -41,6 +44,7 @@ class Describer {
       describe(group_.files[i], files[i], std::move(layouts[i]));
     }
     make_streams();
+    join_short_files();
     sort_classes();
     return std::move(group_);
   }
@@ -135,11 +139,21 @@ class Describer {
     const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
     stream.class_id = class_id(!aware_ ? "file_BYTES" : small_file ? "small-files_BYTES" : class_key(file, variable));
     file.class_of.push_back(stream.class_id);
+    stream.joins = aware_ && small_file && stream.bytes <= kJoinedFileBytesMax;
     const ElementType type = storage_type(variable);
     if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
     const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
     if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
     std::erase(stream.dims, uint64_t{1});
+  }
+
+  /// What is written of each chunk would be a fifth of a file of 300 bytes. Few files have chunks of their own
+  /// nevertheless: when one changes, no other one is stored with it.
+  void join_short_files() {
+    const auto short_files = std::count_if(group_.streams.begin(), group_.streams.end(),
+                                           [](const Stream& stream) { return stream.joins && stream.bytes > 0; });
+    if (static_cast<size_t>(short_files) >= kJoinedFilesMin) return;
+    for (Stream& stream : group_.streams) stream.joins = false;
   }
 
   std::string class_key(const TreeFile& file, const Variable& variable) const {

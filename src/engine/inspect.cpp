@@ -14,15 +14,13 @@
 
 namespace varve {
 
-namespace {
+uint64_t pattern_at(const Reference& reference, uint64_t skip) {
+  return std::rotr(reference.offset, static_cast<int>(8 * (skip % 8)));
+}
+
 Reference part_of(const Reference& reference, uint64_t skip, uint64_t bytes) {
   const bool pattern = reference.pack == Reference::kPattern;
   return {reference.pack, pattern ? pattern_at(reference, skip) : reference.offset + skip, bytes};
-}
-}  // namespace
-
-uint64_t pattern_at(const Reference& reference, uint64_t skip) {
-  return std::rotr(reference.offset, static_cast<int>(8 * (skip % 8)));
 }
 
 FileReferences::FileReferences(const TreeFile& file) {

@@ -20,6 +20,8 @@ namespace varve {
 
 /// A pattern as it looks `skip` bytes into its reference.
 uint64_t pattern_at(const Reference& reference, uint64_t skip);
+/// What refers to so many bytes of it from there.
+Reference part_of(const Reference& reference, uint64_t skip, uint64_t bytes);
 
 /// Where the bytes of a regular file are, in file order, whatever its streams are.
 class FileReferences {

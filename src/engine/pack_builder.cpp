@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/file_system.h"
 #include "core/work_meter.h"
 
 namespace varve {
@@ -133,6 +134,7 @@ size_t BatchReader::next_cut(ByteSpan bytes) {
 
 Status BatchReader::fill(ChunkBatch& batch) {
   batch.chunks.clear();
+  batch.joined.clear();
   size_t used = 0;
   while (batch.chunks.size() < kBatchChunksMax) {
     if (!item_ || item_->begin == item_->end) {
@@ -146,7 +148,7 @@ Status BatchReader::fill(ChunkBatch& batch) {
     }
     const uint64_t remaining = item_->end - item_->begin;
     const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
-    if (want < remaining && want < bytes_ahead_) return {};
+    if (want < remaining && (want < bytes_ahead_ || stream.joins)) return {};
     const uint64_t begin_before = item_->begin;
     if (const ByteSpan viewed = reader_.view(stream, item_->begin, want); viewed.size() == want) {
       cut(batch, viewed, std::nullopt);
@@ -158,7 +160,11 @@ Status BatchReader::fill(ChunkBatch& batch) {
       const WorkMeter::Timer timer(WorkKind::read, want);
       VARVE_TRY(reader_.read(stream, item_->begin, MutableByteSpan(batch.buffer).subspan(used, want)));
     }
-    cut(batch, ByteSpan(batch.buffer).subspan(used, want), used);
+    if (stream.joins && want == stream.bytes) {
+      join(batch, used);
+    } else {
+      cut(batch, ByteSpan(batch.buffer).subspan(used, want), used);
+    }
     used += item_->begin - begin_before;
     if (item_->begin != item_->end && used + bytes_ahead_ > batch.buffer.size()) return {};
   }
@@ -200,6 +206,25 @@ void BatchReader::cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> b
     item_->begin += cut_bytes;
     bytes = bytes.subspan(cut_bytes);
   }
+}
+
+void BatchReader::join(ChunkBatch& batch, size_t begin) {
+  const Stream& stream = streams_[item_->stream];
+  BatchChunk* last = batch.chunks.empty() ? nullptr : &batch.chunks.back();
+  if (last == nullptr || last->joined == 0 || joint_ended_ || streams_[last->stream].class_id != stream.class_id ||
+      last->bytes + stream.bytes > kJoinedChunkBytesMax) {
+    last = &batch.chunks.emplace_back();
+    last->stream = item_->stream;
+    last->joined_begin = batch.joined.size();
+    last->buffer_offset = begin;
+  }
+  last->bytes += stream.bytes;
+  ++last->joined;
+  batch.joined.push_back(item_->stream);
+  item_->begin = item_->end;
+  constexpr uint32_t one_of = 3;
+  joint_ended_ =
+      last->bytes >= kJoinedChunkBytesMin && crc32c(as_bytes(base_name(files_[stream.file].path))) % one_of == 0;
 }
 
 namespace {
@@ -301,29 +326,46 @@ bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
 
 uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score,
                           bool stays) {
-  if (empty()) {
-    class_id_ = stream.laid_class();
-    pending_.shape.type = stream.type;
-    last_stream_ = nullptr;
-    positions_.clear();
-  }
+  begin(stream);
+  note_run(stream, stream_offset, bytes.size());
+  return append_chunk(bytes, score, stays);
+}
+
+uint64_t PackBuilder::add_joined(const std::vector<Stream>& streams, std::span<const uint32_t> joined, ByteSpan bytes,
+                                 const Score& score) {
+  begin(streams[joined.front()]);
+  for (const uint32_t stream : joined) note_run(streams[stream], 0, streams[stream].bytes);
+  return append_chunk(bytes, score, /*stays=*/false);
+}
+
+void PackBuilder::begin(const Stream& stream) {
+  if (!empty()) return;
+  class_id_ = stream.laid_class();
+  pending_.shape.type = stream.type;
+  last_stream_ = nullptr;
+  positions_.clear();
+}
+
+void PackBuilder::note_run(const Stream& stream, uint64_t stream_offset, uint64_t bytes) {
   const uint64_t element_bytes = stream.type.bytes;
   bundle_ = stream.bundle;
   if (bundle_.number > 0) {
     if (positions_.empty() || positions_.back() != bundle_.position) begin_part(stream);
-    pending_.shape.parts.back().elements += bytes.size() / element_bytes;
+    pending_.shape.parts.back().elements += bytes / element_bytes;
   }
   if (last_stream_ != &stream || run_end_ != stream_offset) {
     pending_.shape.runs.push_back({0, stream.dims, false});
     run_begin_ = stream_offset;
   }
   last_stream_ = &stream;
-  run_end_ = stream_offset + bytes.size();
+  run_end_ = stream_offset + bytes;
   Run& run = pending_.shape.runs.back();
   run.elements = (run_end_ - run_begin_) / element_bytes;
   const uint64_t array_elements = std::accumulate(run.dims.begin(), run.dims.end(), uint64_t{1}, std::multiplies<>());
   run.whole = run_begin_ == 0 && run_end_ == stream.bytes && run.elements == array_elements;
+}
 
+uint64_t PackBuilder::append_chunk(ByteSpan bytes, const Score& score, bool stays) {
   const uint64_t offset = pending_.bytes().size();
   append(bytes, stays);
   pending_.meta.chunks.push_back({static_cast<uint32_t>(bytes.size()), score});

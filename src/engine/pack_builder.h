@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,9 @@ class StreamGatherer {
 
 /// A chunk that was read and cut.
 struct BatchChunk {
-  uint32_t stream = 0;
+  uint32_t stream = 0;  ///< the first, if it is of several
+  uint32_t joined = 0;  ///< of how many streams that join it has all bytes, one after another (ChunkBatch::streams_of)
+  size_t joined_begin = 0;
   uint64_t stream_offset = 0;
   uint64_t bytes = 0;
   size_t buffer_offset = 0;  ///< where its bytes are, unless it is a hole or viewed
@@ -58,8 +61,14 @@ struct ChunkBatch {
   explicit ChunkBatch(size_t buffer_bytes) : buffer(buffer_bytes) {}
   Buffer buffer;
   std::vector<BatchChunk> chunks;
+  std::vector<uint32_t> joined;  ///< streams of the chunks that have several
   ByteSpan bytes_of(const BatchChunk& chunk) const {
     return chunk.viewed.empty() ? ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes) : chunk.viewed;
+  }
+  /// Those whose bytes, or some of them, the chunk has.
+  std::span<const uint32_t> streams_of(const BatchChunk& chunk) const {
+    if (chunk.joined == 0) return {&chunk.stream, 1};
+    return std::span(joined).subspan(chunk.joined_begin, chunk.joined);
   }
 };
 
@@ -79,6 +88,11 @@ inline bool cuts_cells(const ChunkerOptions& chunker) {
   return chunker.kind == ChunkerKind::fixed && chunker.bytes_average < kCompressedChunkBytes;
 }
 
+/// Streams that join (Stream::joins) are at most so long, and the chunks that they share. From the least length on such
+/// a chunk ends with a file whose name says so, one of three on average: when files come or go, those that follow are
+/// soon in the chunks that they were in before.
+inline constexpr uint64_t kJoinedFileBytesMax = 2_KiB, kJoinedChunkBytesMin = 512, kJoinedChunkBytesMax = 4_KiB;
+
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
@@ -97,7 +111,7 @@ class BatchReader {
         is_compressed_(streams.size(), false) {}
   /// How much of a stream has to be seen for a cut.
   static size_t bytes_ahead(const Chunker& chunker, bool cells, const Chunker* by_content = nullptr) {
-    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0,
+    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0, kJoinedFileBytesMax,
                              by_content == nullptr ? 0 : by_content->bytes_ahead()});
   }
   /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least bytes_ahead() bytes.
@@ -108,6 +122,9 @@ class BatchReader {
   /// Cuts chunks off `bytes`, which come next in the item's stream and were read to `begin` of the buffer, or are
   /// viewed.
   void cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin);
+  /// Puts all of the item's stream, which was read to `begin` of the buffer, into the last chunk, or begins one with
+  /// it.
+  void join(ChunkBatch& batch, size_t begin);
   /// The length of the next chunk of the item, off `bytes`.
   size_t next_cut(ByteSpan bytes);
 
@@ -121,6 +138,7 @@ class BatchReader {
   const bool cells_;
   const size_t bytes_ahead_;
   std::vector<bool> is_compressed_;  ///< by stream, from its begin on
+  bool joint_ended_ = false;         ///< the last chunk that streams have joined takes no more
   std::optional<WorkItem> item_;     ///< in work; `begin` moves on
 };
 
@@ -192,15 +210,23 @@ class PackBuilder {
   /// Adds a chunk; returns its offset in the pack. `stays`: its bytes are where they are until the pack is written, and
   /// are copied only where they do not follow the last ones.
   uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score, bool stays = false);
+  /// Adds a chunk that has all bytes of some streams of one class.
+  uint64_t add_joined(const std::vector<Stream>& streams, std::span<const uint32_t> joined, ByteSpan bytes,
+                      const Score& score);
   /// The pack, with its score; the builder is then empty.
   PendingPack take(const std::string& class_key, const ScoreFunction& score);
 
  private:
+  void begin(const Stream& stream);
+  /// Returns its offset in the pack.
+  uint64_t append_chunk(ByteSpan bytes, const Score& score, bool stays);
   void append(ByteSpan bytes, bool stays);
   uint64_t pack_bytes_of(const Stream& stream) const { return stream.pack_bytes > 0 ? stream.pack_bytes : pack_bytes_; }
 
   /// Begins another part of a bundle's pack.
   void begin_part(const Stream& stream);
+  /// Says where the bytes that come next are from.
+  void note_run(const Stream& stream, uint64_t stream_offset, uint64_t bytes);
 
   const uint64_t pack_bytes_;
   uint64_t bytes_expected_ = 0;

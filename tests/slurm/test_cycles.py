@@ -20,6 +20,8 @@ HEAT_PROGRAM = os.environ["VARVE_HEAT"]
 CYCLES = int(os.environ.get("VARVE_SLURM_CYCLES", "6"))
 PLATE = "192"
 KILL_WAIT = 6
+# Slurm has some jobs wait for two minutes before they start again, and looks once a minute whether they have.
+RESTART_SECONDS_MAX = 300
 HEAT = re.compile(r"after (\d+) steps the plate holds (\S+)$", re.MULTILINE)
 GOING = ("RUNNING",)
 OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "TIMEOUT", "PREEMPTED")
@@ -148,7 +150,7 @@ class Cycles(unittest.TestCase):
                 job = self.cluster.start_job(10**9)
             return self.cluster.state(job) in GOING and self.cluster.note() is not None
         self.cluster.wait_until(goes_on, f"job {job}, which is {self.cluster.job(job)}; it says "
-                                         f"{self.tail(self.cluster.output)}", 150)
+                                         f"{self.tail(self.cluster.output)}", RESTART_SECONDS_MAX)
         step = int(self.cluster.note().get("restarted_from", 0))
         self.assertGreaterEqual(step, at_least, f"seed {self.seed}; {self.tail(self.cluster.output)}; "
                                                 f"{self.tail(self.cluster.folder / 'epilog.txt')}")
