@@ -184,11 +184,7 @@ class PackWriter {
       building_ = packs_.add();
       builder_.expect(stream, class_bytes_left);
     }
-    const ByteSpan bytes = batch.bytes_of(chunk);
-    const uint64_t offset = chunk.joined > 0
-                                ? builder_.add_joined(group_.streams, batch.streams_of(chunk), bytes, chunk.score)
-                                : builder_.add(stream, chunk.stream_offset, bytes, chunk.score,
-                                               /*stays=*/!chunk.viewed.empty());
+    const uint64_t offset = builder_.add(group_.streams, batch, chunk);
     key_ = stream.bundle.number == 0 ? stream.laid_class() : group_.class_keys.size() + stream.bundle.number - 1;
     return Reference{building_, offset, chunk.bytes};
   }

@@ -139,7 +139,8 @@ class Describer {
     const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
     stream.class_id = class_id(!aware_ ? "file_BYTES" : small_file ? "small-files_BYTES" : class_key(file, variable));
     file.class_of.push_back(stream.class_id);
-    stream.joins = aware_ && small_file && stream.bytes <= kJoinedFileBytesMax;
+    stream.joins = aware_ && small_file && stream.bytes <= kJoinedFileBytesMax &&
+                   options_.chunker.bytes_average >= kJoinedChunkBytesMax;
     const ElementType type = storage_type(variable);
     if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
     const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;

@@ -146,6 +146,8 @@ Status BatchReader::fill(ChunkBatch& batch) {
       VARVE_ASSIGN(bool was_hole, take_hole(batch));
       if (was_hole) continue;
     }
+    // Where a chunk of several ends, they say, and not the batch.
+    if (stream.joins && batch.buffer.size() - used < kJoinedChunkBytesMax && !takes(batch, stream)) return {};
     const uint64_t remaining = item_->end - item_->begin;
     const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
     if (want < remaining && (want < bytes_ahead_ || stream.joins)) return {};
@@ -208,23 +210,31 @@ void BatchReader::cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> b
   }
 }
 
+bool BatchReader::takes(const ChunkBatch& batch, const Stream& stream) const {
+  if (batch.chunks.empty() || joint_ended_) return false;
+  const BatchChunk& last = batch.chunks.back();
+  return last.joined > 0 && streams_[last.stream].class_id == stream.class_id &&
+         last.bytes + stream.bytes <= kJoinedChunkBytesMax;
+}
+
 void BatchReader::join(ChunkBatch& batch, size_t begin) {
   const Stream& stream = streams_[item_->stream];
-  BatchChunk* last = batch.chunks.empty() ? nullptr : &batch.chunks.back();
-  if (last == nullptr || last->joined == 0 || joint_ended_ || streams_[last->stream].class_id != stream.class_id ||
-      last->bytes + stream.bytes > kJoinedChunkBytesMax) {
-    last = &batch.chunks.emplace_back();
-    last->stream = item_->stream;
-    last->joined_begin = batch.joined.size();
-    last->buffer_offset = begin;
+  if (!takes(batch, stream)) {
+    BatchChunk first;
+    first.stream = item_->stream;
+    first.joined_begin = batch.joined.size();
+    first.buffer_offset = begin;
+    batch.chunks.push_back(first);
   }
-  last->bytes += stream.bytes;
-  ++last->joined;
+  BatchChunk& chunk = batch.chunks.back();
+  chunk.bytes += stream.bytes;
+  ++chunk.joined;
   batch.joined.push_back(item_->stream);
   item_->begin = item_->end;
-  constexpr uint32_t one_of = 3;
-  joint_ended_ =
-      last->bytes >= kJoinedChunkBytesMin && crc32c(as_bytes(base_name(files_[stream.file].path))) % one_of == 0;
+  constexpr uint32_t one_name_of = 3, one_content_of = 8;
+  joint_ended_ = chunk.bytes >= kJoinedChunkBytesMin &&
+                 (crc32c(as_bytes(base_name(files_[stream.file].path))) % one_name_of == 0 ||
+                  crc32c(ByteSpan(batch.buffer).subspan(begin, stream.bytes)) % one_content_of == 0);
 }
 
 namespace {
@@ -331,11 +341,13 @@ uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan
   return append_chunk(bytes, score, stays);
 }
 
-uint64_t PackBuilder::add_joined(const std::vector<Stream>& streams, std::span<const uint32_t> joined, ByteSpan bytes,
-                                 const Score& score) {
-  begin(streams[joined.front()]);
-  for (const uint32_t stream : joined) note_run(streams[stream], 0, streams[stream].bytes);
-  return append_chunk(bytes, score, /*stays=*/false);
+uint64_t PackBuilder::add(const std::vector<Stream>& streams, const ChunkBatch& batch, const BatchChunk& chunk) {
+  const Stream& first = streams[chunk.stream];
+  const ByteSpan bytes = batch.bytes_of(chunk);
+  if (chunk.joined == 0) return add(first, chunk.stream_offset, bytes, chunk.score, /*stays=*/!chunk.viewed.empty());
+  begin(first);
+  for (const uint32_t stream : batch.streams_of(chunk)) note_run(streams[stream], 0, streams[stream].bytes);
+  return append_chunk(bytes, chunk.score, /*stays=*/false);
 }
 
 void PackBuilder::begin(const Stream& stream) {

@@ -89,8 +89,8 @@ inline bool cuts_cells(const ChunkerOptions& chunker) {
 }
 
 /// Streams that join (Stream::joins) are at most so long, and the chunks that they share. From the least length on such
-/// a chunk ends with a file whose name says so, one of three on average: when files come or go, those that follow are
-/// soon in the chunks that they were in before.
+/// a chunk ends with a file whose name says so, one of three on average, or, as many may be called the same, its bytes,
+/// one of eight: when files come or go, those that follow are soon in the chunks that they were in before.
 inline constexpr uint64_t kJoinedFileBytesMax = 2_KiB, kJoinedChunkBytesMin = 512, kJoinedChunkBytesMax = 4_KiB;
 
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
@@ -111,7 +111,7 @@ class BatchReader {
         is_compressed_(streams.size(), false) {}
   /// How much of a stream has to be seen for a cut.
   static size_t bytes_ahead(const Chunker& chunker, bool cells, const Chunker* by_content = nullptr) {
-    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0, kJoinedFileBytesMax,
+    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0, kJoinedChunkBytesMax,
                              by_content == nullptr ? 0 : by_content->bytes_ahead()});
   }
   /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least bytes_ahead() bytes.
@@ -122,6 +122,8 @@ class BatchReader {
   /// Cuts chunks off `bytes`, which come next in the item's stream and were read to `begin` of the buffer, or are
   /// viewed.
   void cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin);
+  /// Whether the last chunk of the batch has room for a stream that joins.
+  bool takes(const ChunkBatch& batch, const Stream& stream) const;
   /// Puts all of the item's stream, which was read to `begin` of the buffer, into the last chunk, or begins one with
   /// it.
   void join(ChunkBatch& batch, size_t begin);
@@ -210,9 +212,8 @@ class PackBuilder {
   /// Adds a chunk; returns its offset in the pack. `stays`: its bytes are where they are until the pack is written, and
   /// are copied only where they do not follow the last ones.
   uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score, bool stays = false);
-  /// Adds a chunk that has all bytes of some streams of one class.
-  uint64_t add_joined(const std::vector<Stream>& streams, std::span<const uint32_t> joined, ByteSpan bytes,
-                      const Score& score);
+  /// The same of a chunk of a batch, of whatever streams it is; what is viewed stays.
+  uint64_t add(const std::vector<Stream>& streams, const ChunkBatch& batch, const BatchChunk& chunk);
   /// The pack, with its score; the builder is then empty.
   PendingPack take(const std::string& class_key, const ScoreFunction& score);
 

@@ -63,7 +63,7 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
       const Stream& stream = group.streams[chunk.stream];
       if (!builder.accepts(stream, chunk.bytes)) laid_out.packs.push_back(builder.take(key_of(*last), score));
       if (builder.empty()) builder.expect(stream, options.pack_bytes);
-      builder.add(stream, chunk.stream_offset, batch.bytes_of(chunk), Score{});
+      builder.add(group.streams, batch, chunk);
       last = &stream;
     }
   }
