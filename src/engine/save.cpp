@@ -394,7 +394,8 @@ Result<SetRecord> save_part(const Store& store, Source& source, const PartName& 
                             ProgressSink& progress, KeptIndex* index) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.set.job));
-  const auto publish = [&](WriterLease& lease, const SetRecord& record) {
+  const auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
+    if (options.may_publish) VARVE_TRY(options.may_publish());
     return lease.publish_part(name, record, PartSync::with_its_set);
   };
   VARVE_ASSIGN(SaveReport report, save_groups(store, {&source}, name.set, options, progress, publish, index));

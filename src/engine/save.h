@@ -83,7 +83,8 @@ struct SaveOptions {
   uint32_t thread_count = 0;        ///< 0: as many as processors
   bool direct_io = true;            ///< bypass the page cache when writing arenas
   RunOfSet made_by;
-  std::set<ArenaId> avoided_arenas;  ///< nothing that is in them is referred to, but stored anew
+  std::set<ArenaId> avoided_arenas;       ///< nothing that is in them is referred to, but stored anew
+  std::function<Status()> may_publish{};  ///< of save_part(): asked right before the part can be seen; none: it may be
 };
 
 struct SaveReport {

@@ -210,9 +210,41 @@ Result<const Store*> find_set(const Levels& levels, const SetName& name) {
   return nullptr;
 }
 
-Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& progress) {
+Result<std::optional<LeaseHolder>> living_run(const Levels& levels, const std::string& job,
+                                              const std::vector<UniqueId>& ended) {
+  // A run takes its lease in the nearest store that all nodes see and that is there then: another one, perhaps, than
+  // now.
+  bool any_shared = false;
+  for (const StoreLevel* const level : levels.stores()) {
+    if (level->spec().is_of_node() || level->access().opened() == nullptr) continue;
+    any_shared = true;
+    VARVE_ASSIGN(std::optional<LeaseHolder> holder, living_lease_holder(*level->access().opened(), job, ended));
+    if (holder) return holder;
+  }
+  const Store* const nearest = levels.nearest().access().opened();
+  if (any_shared || nearest == nullptr) return std::optional<LeaseHolder>();
+  return living_lease_holder(*nearest, job, ended);
+}
+
+namespace {
+Status no_run_is_at_work(const Levels& levels, const std::string& job, const std::vector<UniqueId>& ended) {
+  VARVE_ASSIGN(const std::optional<LeaseHolder> holder, living_run(levels, job, ended));
+  if (!holder) return {};
+  return Status::busy(
+      fmt::format("a run of the job is at work, and brings its sets on itself: {}", holder->to_string()), job,
+      "do it again when the run has ended");
+}
+}  // namespace
+
+Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& progress,
+                   const std::vector<UniqueId>& ended) {
   const std::vector<StoreLevel*>& stores = levels.stores();
   Onward onward;
+  if (Status alone = no_run_is_at_work(levels, job, ended); !alone.ok()) {
+    onward.failures.push_back(std::move(alone));
+    onward.owed.is_known = false;  // nobody has looked
+    return onward;
+  }
   std::vector<OwedSteps> owed_to;
   std::vector<bool> failed;
   for (StoreLevel* const level : stores) {
@@ -222,11 +254,15 @@ Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& p
   }
   // From the farthest on: what a level is owed stays at all that are nearer.
   for (size_t i = stores.size(); i-- > 0 && !progress.cancelled();) {
-    const Status retained = stores[i]->retain(job, onward.owed, progress);
+    // One may have begun while much was copied.
+    const Status alone = no_run_is_at_work(levels, job, ended);
+    const Status retained = alone.ok() ? stores[i]->retain(job, onward.owed, progress) : alone;
     if (!retained.ok() && !failed[i])
       onward.failures.push_back(retained.with_context(stores[i]->name() + ": old sets stay"));
     onward.owed.add(owed_to[i]);
   }
+  // Also what was not come to.
+  for (const OwedSteps& owed : owed_to) onward.owed.add(owed);
   if (onward.failures.empty() && progress.cancelled())
     onward.failures.push_back(Status::cancelled("stopped when the set was saved, but not brought to all levels"));
   return onward;

@@ -9,6 +9,7 @@
 #include "level/farther_level.h"
 #include "level/level.h"
 #include "level/store_level.h"
+#include "store/job_lease.h"
 
 namespace varve {
 
@@ -65,6 +66,11 @@ class Levels {
 /// When sets may leave the nearest store of a run. The levels outlive the rules.
 Retention::Rules nearest_rules(const Levels& levels);
 
+/// The run of the job that is at work somewhere, as the leases in the levels' stores say that can be reached; those of
+/// `ended` are known to be over.
+Result<std::optional<LeaseHolder>> living_run(const Levels& levels, const std::string& job,
+                                              const std::vector<UniqueId>& ended);
+
 /// Whether a store of which this rank speaks has the set of this step of the run's job. io_error: a level is away.
 Result<bool> have_set(const Levels& levels, uint64_t step);
 /// Drops the set from all stores of which this rank speaks, the farthest first, so that what is interrupted leaves it
@@ -80,7 +86,10 @@ std::optional<NewSet> newest_set(const Levels& levels);
 Result<const Store*> find_set(const Levels& levels, const SetName& name);
 
 /// For a command, after a set was saved to the nearest level: copies to each level behind what it lacks of the job's
-/// sets, and drops old ones by the rule of level/retention.h. A level that fails is not in the way of the others.
-Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& progress);
+/// sets, and drops old ones by the rule of level/retention.h. A level that fails is not in the way of the others. While
+/// a run of the job is at work (living_run()), nothing is done, which is a failure (busy): the run does both itself,
+/// and it alone knows which sets it has gone back behind, and from which one it goes on.
+Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& progress,
+                   const std::vector<UniqueId>& ended = {});
 
 }  // namespace varve

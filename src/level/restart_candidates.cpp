@@ -269,8 +269,9 @@ Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
 
 namespace {
 /// Of the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
-/// before all nodes had saved the first one: some node lacks each of them, no node's store is new, and the oldest is
-/// the first that the job made. Collective.
+/// before all nodes had saved the first one: some node lacks each of them, the job began on all of these nodes, and the
+/// oldest is the first that it made. A node of which the job knows nothing may be in the place of one that had them.
+/// Collective.
 Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& world,
                                      const std::vector<uint64_t>& steps) {
   // For each step, and for all stores.
@@ -282,7 +283,7 @@ Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& w
       there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
       if (record.ok()) oldest_number = std::min(oldest_number, record->number);
     }
-    there.back() = own.was_there() ? 1 : 0;
+    there.back() = own.knew_job() ? 1 : 0;
   }
   there.push_back(oldest_number);
   VARVE_TRY(world.ranks.all_min(there));

@@ -8,6 +8,7 @@
 
 #include "backend/throttled_backend.h"
 #include "comm/agreement.h"
+#include "store/catalog.h"
 #include "store/chunk_index.h"
 
 namespace varve {
@@ -152,13 +153,18 @@ Status StoreAccess::look() {
 Status StoreAccess::prepare_on_node() {
   if (!spec_.is_of_node()) return {};
   path_ = own_path();
-  if (speaks()) was_there_ = Store::open(world_.files, path_).ok();
   const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.reach).status() : Status();
   VARVE_TRY(agree(world_.ranks, made));
   Result<std::unique_ptr<LevelStore>> opened = LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock);
   VARVE_TRY(agree(world_.ranks, opened.status()));
   store_ = std::move(*opened);
+  if (speaks()) knew_job_ = world_.files.stat(Catalog(store_->store()).job_path(world_.job)).ok();
   return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
+}
+
+Status StoreAccess::note_beginning() {
+  if (!spec_.is_of_node() || !speaks()) return {};
+  return make_folder_durably(store_->store().backend(), Catalog(store_->store()).job_path(world_.job));
 }
 
 Status StoreAccess::open() {

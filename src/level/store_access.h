@@ -95,8 +95,11 @@ class StoreAccess {
   bool is_away() const { return away_; }
   /// On the rank that speaks for it.
   const Status& why_away() const { return why_away_; }
-  /// Of a node's own, where this rank speaks for it: it was there before prepare_on_node().
-  bool was_there() const { return was_there_; }
+  /// Of a node's own, where this rank speaks for it: the job had begun there before prepare_on_node()
+  /// (note_beginning()).
+  bool knew_job() const { return knew_job_; }
+  /// Of a node's own: durably notes there that the job begins on this node, before any node saves for it.
+  Status note_beginning();
   /// Of the nearest, if all ranks share it: it had no chunks when it was opened. The same on all ranks.
   bool was_empty() const { return was_empty_; }
 
@@ -117,7 +120,7 @@ class StoreAccess {
   std::string path_;
   bool away_;
   Status why_away_;
-  bool was_there_ = true;
+  bool knew_job_ = true;
   bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;
 };

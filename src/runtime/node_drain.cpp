@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "core/guarded.h"
 #include "engine/save.h"
@@ -208,6 +210,7 @@ class RunDrain {
   Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
   Result<std::vector<SetRecord>> records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted) const;
   void push_parts();
+  void push_older_parts(StoreLevel& next, const std::vector<SetRecord>& records);
   void push_part(StoreLevel& level, const SetRecord& record);
   Result<bool> has_it(const Store& there, const SetRecord& record) const;
   void await_others();
@@ -348,6 +351,13 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
   save.memory_bytes = options_.memory_bytes;
   save.thread_count = options_.thread_count;
   save.made_by = {.number = number, .run = note_.run, .run_ranks = note_.rank_count};
+  const CheckpointId& checkpoint = snapshots.begin()->second.checkpoint;
+  save.may_publish = [&]() -> Status {
+    VARVE_TRY(may_publish());
+    VARVE_ASSIGN(const bool is_outdated, has_later(levels_.nearest_store(), note_.job, checkpoint, left_.runs));
+    return is_outdated ? Status::busy("a run of the job has gone on without it meanwhile", part.set.to_string())
+                       : Status();
+  };
   VARVE_TRY(may_publish());
   // The run may have told that it would not come, when it was stopped in the middle; or have left the part of what it
   // had made of this step before it went back.
@@ -410,7 +420,31 @@ void RunDrain::push_parts() {
       const bool must = is_next && record.name.step == records->back().name.step;
       if (must || is_due(level->spec(), record.number)) push_part(*level, record);
     }
-    is_next = false;
+    if (std::exchange(is_next, false) && records->size() > 1) push_older_parts(*level, *records);
+  }
+}
+
+/// Where others do not bring their parts of the newest set, they may have none, as the run ended before they had. What
+/// all nodes have is then an older one: the one before it, or one that others have brought.
+void RunDrain::push_older_parts(StoreLevel& next, const std::vector<SetRecord>& records) {
+  await_others();
+  const auto lacks_others = [&](const SetRecord& record) {
+    return std::any_of(pending_.begin(), pending_.end(),
+                       [&](const Pending& one) { return one.level == &next && one.name == record.name; });
+  };
+  if (!lacks_others(records.back())) return;
+  const Store& there = *next.access().opened();
+  const auto others_have_it = [&](const SetName& name) {
+    const Result<std::vector<PartName>> parts = list_parts(there);
+    return parts.ok() && std::any_of(parts->begin(), parts->end(), [&](const PartName& part) {
+             return part.set == name && part.run == note_.run && part.ordinal != note_.node_ordinal;
+           });
+  };
+  for (auto record = std::next(records.rbegin()); record != records.rend() && !progress_.cancelled(); ++record) {
+    const bool is_next_best = record == std::next(records.rbegin());
+    if (!is_next_best && !others_have_it(record->name)) continue;
+    push_part(next, *record);
+    if (!lacks_others(*record)) return;
   }
 }
 
@@ -488,7 +522,7 @@ void RunDrain::push_sets() {
   // One node does it for all: the first, or who has made a set just now.
   if (note_.node_ordinal != 0 && !has_made_sets_) return;
   if (const Status may = may_publish(); !may.ok()) return fail(may);
-  const Onward onward = bring_along(levels_.levels(), note_.job, progress_);
+  const Onward onward = bring_along(levels_.levels(), note_.job, progress_, left_.runs);
   for (const LevelCopy& copy : onward.copies)
     job_.sets.push_back({copy.name, levels_.nearest().name(), copy.level, DrainedSet::State::whole});
   for (const Status& failure : onward.failures) fail(failure);
@@ -582,22 +616,6 @@ Status drain_job_alone(const NodeDrainOptions& options, const std::vector<FoundN
   }
 }
 }  // namespace
-
-Result<std::optional<LeaseHolder>> living_run(const Levels& levels, const std::string& job,
-                                              const std::vector<UniqueId>& ended) {
-  // A run takes its lease in the nearest store that all nodes see and that is there then: another one, perhaps, than
-  // now.
-  bool any_shared = false;
-  for (const StoreLevel* const level : levels.stores()) {
-    if (level->spec().is_of_node() || level->access().opened() == nullptr) continue;
-    any_shared = true;
-    VARVE_ASSIGN(std::optional<LeaseHolder> holder, living_lease_holder(*level->access().opened(), job, ended));
-    if (holder) return holder;
-  }
-  const Store* const nearest = levels.nearest().access().opened();
-  if (any_shared || nearest == nullptr) return std::optional<LeaseHolder>();
-  return living_lease_holder(*nearest, job, ended);
-}
 
 Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, ProgressSink& progress) {
   std::vector<Status> damaged;

@@ -57,11 +57,6 @@ struct DrainedJob {
   std::vector<Status> failures;  ///< what stays where it is, and why
 };
 
-/// The run of the job that is at work somewhere, as the leases in the levels' stores say that can be reached; those of
-/// `ended` are known to be over.
-Result<std::optional<LeaseHolder>> living_run(const Levels& levels, const std::string& job,
-                                              const std::vector<UniqueId>& ended);
-
 /// Brings what dead runs have left on this node to the next level: snapshots in memory to the nearest store, and what
 /// is in a store of the node's own, or owed to a level behind, on from there. Nothing of a run that lives is touched.
 /// It does what the run's own checkpoint threads would have done, under the same names, so that it may be interrupted

@@ -362,6 +362,10 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   if (found_none) VARVE_TRY(check_all_were_reached(levels));
   if (found_none && selected.empty() && selection.choice.exactly)
     return no_such_step(*selection.choice.exactly, candidates, world.job);
+  if (candidates.empty()) {
+    const Status noted = levels.nearest().access().note_beginning();
+    if (!noted.ok()) world.warnings.add(noted.with_context("it could not be noted that the job begins on this node"));
+  }
   // Where something was loaded it was whole somewhere, and the program's own beginning is gone.
   if (decision.status().code() == StatusCode::corrupt && selection.is_open() && !side.touched()) {
     VARVE_ASSIGN(restart.begins_anew, never_were_whole(levels, candidates));

@@ -366,7 +366,8 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   job_sets_.go_on_from(loaded_ && !restart.in_memory_alone ? std::optional(loaded_->step) : std::nullopt);
   note_.restarted_from = loaded_ ? std::optional(loaded_->step) : std::nullopt;
   write_note();
-  left_.note_useful(restart.in_memory_alone || restart.newer_in_memory_alone);
+  left_.note_useful(restart.in_memory_alone || restart.newer_in_memory_alone ||
+                    left_.has_newer_than(restart.taken, selection.rejected));
   if (restart.begins_anew) {
     sets_.go_on_from(1);
   } else {

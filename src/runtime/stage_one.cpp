@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "level/memory_level.h"
@@ -44,6 +45,20 @@ Result<bool> LeftMemory::drop(uint64_t step, bool removes) {
   }
   std::erase_if(runs_.snapshots, [step](const LeftSnapshot& snapshot) { return snapshot.checkpoint.step == step; });
   return found;
+}
+
+bool LeftMemory::has_newer_than(const std::optional<RestartCandidate>& taken,
+                                const std::vector<RestartCandidate>& rejected) const {
+  const auto end = runs_.snapshots.end() - static_cast<ptrdiff_t>(own_count_);
+  return std::any_of(runs_.snapshots.begin(), end, [&](const LeftSnapshot& left) {
+    if (left.ranks_here == left.rank_count) return false;
+    const CheckpointId& id = left.checkpoint;
+    RestartCandidate one{.step = id.step, .memory_run = left.owner.run, .number = id.number};
+    one.made_by = id.run;
+    const bool newer = !taken || std::pair(one.number, one.step) > std::pair(taken->number, taken->step);
+    return newer && std::none_of(rejected.begin(), rejected.end(),
+                                 [&](const RestartCandidate& other) { return one.is_same_checkpoint(other); });
+  });
 }
 
 void LeftMemory::remove() {

@@ -41,6 +41,10 @@ class LeftMemory {
   /// Whether it may be all that there is of the newest checkpoint; true until a restart knows better.
   bool is_useful() const { return useful_; }
   void note_useful(bool useful) { useful_ = useful; }
+  /// Whether dead runs that were on other nodes, too, have left something that was made after `taken` (none: after
+  /// anything) and is not of the `rejected`: those nodes may have the rest of it, though they are not this run's.
+  bool has_newer_than(const std::optional<RestartCandidate>& taken,
+                      const std::vector<RestartCandidate>& rejected) const;
   /// Of a step, what dead runs have of it; `removes`: this rank does it for its node. Whether there was any. No thread
   /// is at work with it.
   Result<bool> drop(uint64_t step, bool removes);

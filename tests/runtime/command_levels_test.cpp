@@ -70,6 +70,33 @@ void save_two_and_die(const SessionPlace& place) {
   });
 }
 
+TEST(LevelsOfACommand, AreLeftAloneWhileARunIsAtWork) {
+  const SessionPlace place;
+  const std::string far = place.folder / "far";
+  const std::string levels = "dir:" + place.store + " keep=1; dir:" + far;
+  auto commands = open_levels(place, levels, CommandLevels::Use::save);
+  ASSERT_TRUE(commands.ok()) << commands.status().to_string();
+  {
+    auto session = Session::open(place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, 1000);
+    ASSERT_TRUE(protect(*session, model).ok());
+    for (const uint64_t step : {1, 2}) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    }
+    const Onward onward = (*commands)->bring_along("job", null_progress());
+    ASSERT_EQ(onward.failures.size(), 1u);
+    EXPECT_EQ(onward.failures.front().code(), StatusCode::busy);
+    EXPECT_TRUE(onward.owed.contains(1)) << "nobody may take it for what is at all levels";
+    EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "the run may have gone back to step 1";
+    EXPECT_EQ(steps_at(far), Steps{});
+    ASSERT_TRUE(session->finish().ok());
+  }
+  EXPECT_TRUE((*commands)->bring_along("job", null_progress()).failures.empty());
+  EXPECT_EQ(steps_at(place.store), Steps{2});
+}
+
 TEST(LevelsOfACommand, KeepAllSetsWhileNobodyCanSayWhatIsOwed) {
   bool struck = true;
   for (int number = 0; struck; ++number) {

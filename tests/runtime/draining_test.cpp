@@ -11,6 +11,8 @@
 #include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/node_drain.h"
+#include "snapshot/node_note.h"
+#include "snapshot/snapshot_reader.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -150,6 +152,47 @@ TEST(ADrainOfALoneNode, BringsItsNewestSetToTheNextLevelWhateverItsTurnIs) {
   EXPECT_EQ(steps_at(cluster.far), Steps{2});
   // The node is lost, with all that it had.
   std::filesystem::remove_all(cluster.local);
+  cluster.restart_from(levels, 2, 3);
+}
+
+TEST(DrainsOfSeveralNodes, BringTogetherWhatARunOnSomeOfTheNodesCouldNotGoOnFrom) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  cluster.node_ranks = 1;
+  const std::string levels = "memory; dir:" + cluster.far + " every=4";
+  run_to_and_die(cluster, levels, 5);
+  cluster.nodes = {"a", "c"};
+  cluster.restart_from(levels, 4, 4);  // and ends without a set of its own
+  const DrainedJob first = drain(cluster.place, "a"), second = drain(cluster.place, "b");
+  EXPECT_TRUE(first.failures.empty());
+  EXPECT_TRUE(second.failures.empty());
+  EXPECT_EQ(steps_at(cluster.far), (Steps{4, 5}));
+  cluster.nodes = {"c", "d"};
+  cluster.restart_from(levels, 5, 6);
+}
+
+TEST(DrainsOfSeveralNodes, BringTheNewestSetThatAllOfThemHave) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  cluster.node_ranks = 1;
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  run_to_and_die(cluster, levels, 3);
+  // As if the run had been killed before b had copied step 3.
+  test::drop(cluster.node_path("b"), 3);
+  std::vector<Status> damaged;
+  const std::vector<FoundNote> notes = find_node_notes(cluster.place.memory, damaged).value();
+  size_t removed = 0;
+  for (const FoundNote& note : notes) {
+    for (const LeftSnapshot& left : find_left_runs(note.speaker.family, {}).value().snapshots) {
+      if (left.owner.rank == 1 && left.checkpoint.step == 3 && left.remove().ok()) ++removed;
+    }
+  }
+  EXPECT_GT(removed, 0u);
+  drain(cluster.place, "a");
+  drain(cluster.place, "b");
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+  std::filesystem::remove_all(cluster.local);
+  cluster.nodes = {"c", "d"};
   cluster.restart_from(levels, 2, 3);
 }
 

@@ -317,13 +317,28 @@ TEST(ASessionWithNodeStores, SaysThatNothingIsWholeRatherThanToStartAnew) {
   cluster.run_to(levels, 2);
   std::filesystem::remove_all(cluster.node_path("c"));
   EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt) << "the first attempt made a store on c";
+  EXPECT_EQ(steps_at(cluster.node_path("a")), (Steps{1, 2}));
+}
+
+TEST(ASessionWithNodeStores, SaysThatNothingIsWholeWhereANodeHasBeenUsedByAnotherJob) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 1);
+  cluster.nodes = {"a", "b", "d"};
+  ASSERT_TRUE(Store::create(posix_file_system(), cluster.node_path("d")).ok());
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+  EXPECT_EQ(steps_at(cluster.node_path("a")), Steps{1});
 }
 
 TEST(ASessionWithNodeStores, BeginsAnewIfItsFirstCheckpointNeverWasOnAllNodes) {
   Cluster cluster;
   const std::string levels = "memory; local:" + cluster.local;
   cluster.run_to(levels, 1);
-  drop(cluster.node_path("c"), 1);  // as if the run had been killed before that node had saved its part
+  // As if the run had been killed before that node had saved its part: it had noted that it began there.
+  drop(cluster.node_path("c"), 1);
+  std::filesystem::create_directories(cluster.node_path("c") + "/sets/job");
   cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
     const Result<std::optional<uint64_t>> restarted = session.restart();
     ASSERT_TRUE(restarted.ok()) << restarted.status().to_string();

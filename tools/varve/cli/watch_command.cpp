@@ -434,11 +434,15 @@ class WatchCommand final : public Command {
   /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
   Status bring_along(Session& session, CommandLevels& levels, const SetName& name, ProgressSink& progress,
                      Reporter& reporter) {
-    if (up_to_date_.contains(name.job)) return {};
+    const auto known = up_to_date_.find(name.job);
+    if (known != up_to_date_.end() && known->second.contains(name.step)) return {};
+    // Before: who else saves may have a later one, at which nobody has looked.
+    const Result<std::vector<uint64_t>> steps = Catalog(*levels.nearest()).steps(name.job);
     const Onward onward = levels.bring_along(name.job, progress);
     reporter.note_brought(name.job, onward, levels.levels());
     for (const Status& given_up : onward.given_up) session.warn(given_up);
-    if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
+    if (onward.owed.empty() && onward.failures.empty() && steps.ok())
+      up_to_date_[name.job] = {steps->begin(), steps->end()};
     const bool owed = onward.owed.contains(name.step);
     for (const Status& failure : onward.failures) {
       if (!owed) session.warn(failure);
@@ -461,7 +465,8 @@ class WatchCommand final : public Command {
   uint32_t rank_count_ = 0;    ///< any
   double quiet_seconds_ = -1;  ///< not given
   bool once_ = false, explain_ = false;
-  std::set<std::string> up_to_date_;  ///< jobs whose sets were at all levels when the last one was saved
+  /// By job: steps whose sets were at all levels when the last one was saved.
+  std::map<std::string, std::set<uint64_t>> up_to_date_;
 };
 }  // namespace
 

@@ -75,6 +75,8 @@ Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
   if (attempt) {
     const Catalog catalog(store_);
     const Result<SetRecord> there = catalog.read(attempt->name);
+    // Not known: the note of the attempt stays, by which it is found later.
+    if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
     if (there.ok() && encode_set_record(*there, store_.score()) == encode_set_record(*attempt, store_.score()))
       VARVE_TRY(catalog.remove(attempt->name));
   }
