@@ -7,10 +7,12 @@
 #include <barrier>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/node_drain.h"
+#include "runtime/switched_file_system.h"
 #include "snapshot/node_note.h"
 #include "snapshot/snapshot_reader.h"
 #include "store/test_sets.h"
@@ -26,14 +28,16 @@ using test::run_and_kill;
 using test::SessionPlace;
 using test::steps_at;
 using test::store_at;
+using test::SwitchedFileSystem;
 using Steps = std::vector<uint64_t>;
 using State = DrainedSet::State;
 
 constexpr size_t kCells = Cluster::kCells;
 
 /// What becomes of the one job that has left something there.
-DrainedJob drain(const SessionPlace& place, const std::string& node = "") {
+DrainedJob drain(const SessionPlace& place, const std::string& node = "", FileSystem& files = posix_file_system()) {
   NodeDrainOptions options;
+  options.files = &files;
   options.shared_memory = place.memory;
   options.job = "job";
   options.node = node;
@@ -87,20 +91,40 @@ TEST(ADrain, BringsWhatIsInMemoryAloneToTheStore) {
   EXPECT_EQ(steps_at(place.store), (Steps{1, 2}));
 }
 
+/// A run that was started on another node, and knows nothing of what is in memory here: its first set, of step 2, has
+/// the number that step 3 would have here.
+void go_on_elsewhere(const SessionPlace& place) {
+  auto session = Session::open(on_another_node(place));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  ASSERT_EQ(session->restart().value(), 1u);
+  model.step(2);
+  ASSERT_TRUE(session->checkpoint(2, Persistence::now).ok());
+  ASSERT_TRUE(session->finish().ok());
+}
+
+TEST(ADrain, ShowsNothingBehindWhichARunHasGoneOnWhileItSaved) {
+  const SessionPlace place;
+  die_with_a_snapshot(place, kCells, 3);
+  SwitchedFileSystem files;
+  files.only_below(place.store);
+  files.set(SwitchedFileSystem::Mode::held);
+  DrainedJob job;
+  std::thread draining([&] { job = drain(place, "", files); });
+  files.await_held();
+  go_on_elsewhere(place);
+  files.set(SwitchedFileSystem::Mode::normal);
+  draining.join();
+  EXPECT_EQ(codes(job.failures), std::vector<StatusCode>{StatusCode::busy});
+  EXPECT_EQ(steps_at(place.store), (Steps{1, 2}));
+  EXPECT_TRUE(list_parts(*store_at(place.store)).value().empty());
+}
+
 TEST(ADrain, LeavesWhatALaterRunHasGoneOnWithout) {
   const SessionPlace place;
   die_with_a_snapshot(place, kCells, 3);
-  {
-    // It was started on another node, and knows nothing of what is in memory here: its first set has the same number.
-    auto session = Session::open(on_another_node(place));
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    Model model(0, kCells);
-    ASSERT_TRUE(protect(*session, model).ok());
-    ASSERT_EQ(session->restart().value(), 1u);
-    model.step(2);
-    ASSERT_TRUE(session->checkpoint(2, Persistence::now).ok());
-    ASSERT_TRUE(session->finish().ok());
-  }
+  go_on_elsewhere(place);
   const DrainedJob job = drain(place);
   EXPECT_TRUE(job.failures.empty());
   EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "step 3 of the other course would be the newest";
