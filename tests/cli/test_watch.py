@@ -166,6 +166,21 @@ class Watching(WatchTest):
         for step in (1, 2, 3):
             self.assertIn(f"run@{step}", self.varve("list"))
 
+    def test_brings_along_what_others_have_saved_meanwhile(self):
+        near, far = self.work / "near", self.work / "far"
+        watcher = self.watch("--levels", f"dir:{near}; dir:{far}", "--quiet", "0.2", "--remove-originals")
+        self.appear(1)
+        self.expect(watcher, "removed", "run@1")
+        # Who saved it ended before it had brought it on.
+        folder = self.work / "out2"
+        shutil.copytree(SAMPLE / "DD0006", folder)
+        self.varve("save", folder, "--store", near, "--job", "run", "--step", "2")
+        folder.rename(self.run_folder / "out2")
+        self.expect(watcher, "removed", "run@2")
+        self.end(watcher)
+        self.use_store(far)
+        self.assertIn("run@2", self.varve("list"))
+
     def test_never_replaces_a_set(self):
         folder = self.appear(1)
         self.varve("watch", self.run_folder, "--quiet", "0", "--once")
