@@ -55,17 +55,22 @@ Result<std::unique_ptr<CommandLevels>> open_levels(const SessionPlace& place, co
   return CommandLevels::open({.levels = levels, .store = {}, .reach = {}}, use, world);
 }
 
+/// Makes sets of steps 1 and 2 in the store.
+void save_two(Session& session, Model& model) {
+  ASSERT_TRUE(protect(session, model).ok());
+  for (const uint64_t step : {1, 2}) {
+    model.step(step);
+    ASSERT_TRUE(session.checkpoint(step, Persistence::now).ok());
+  }
+}
+
 /// Leaves sets of steps 1 and 2 in the store, and step 2 in memory.
 void save_two_and_die(const SessionPlace& place) {
   run_and_kill([&] {
     auto session = Session::open(place.options());
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     Model model(0, 1000);
-    ASSERT_TRUE(protect(*session, model).ok());
-    for (const uint64_t step : {1, 2}) {
-      model.step(step);
-      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
-    }
+    save_two(*session, model);
     ::kill(::getpid(), SIGKILL);
   });
 }
@@ -80,11 +85,7 @@ TEST(LevelsOfACommand, AreLeftAloneWhileARunIsAtWork) {
     auto session = Session::open(place.options());
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     Model model(0, 1000);
-    ASSERT_TRUE(protect(*session, model).ok());
-    for (const uint64_t step : {1, 2}) {
-      model.step(step);
-      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
-    }
+    save_two(*session, model);
     const Onward onward = (*commands)->bring_along("job", null_progress());
     ASSERT_EQ(onward.failures.size(), 1u);
     EXPECT_EQ(onward.failures.front().code(), StatusCode::busy);
