@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cfenv>
 #include <cfloat>
 #include <cmath>
 #include <type_traits>
 
+#include "codec/default_arithmetic.h"
 #include "codec/number_bits.h"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 // A product and a quotient, each rounded by itself, are the same wherever IEEE 754 is kept.
 static_assert(FLT_EVAL_METHOD == 0, "floats are computed as floats");
@@ -20,29 +16,6 @@ static_assert(FLT_EVAL_METHOD == 0, "floats are computed as floats");
 namespace varve::kernels {
 
 namespace {
-
-/// The floating-point unit as programs find it, while this lives: a program may have had it flush denormals, or round
-/// in another way.
-class DefaultArithmetic {
- public:
-#if defined(__x86_64__)
-  DefaultArithmetic() : before_(_mm_getcsr()) { _mm_setcsr(kDefault); }
-  ~DefaultArithmetic() { _mm_setcsr(before_); }
-#else
-  DefaultArithmetic() { std::fegetenv(&before_), std::fesetenv(FE_DFL_ENV); }
-  ~DefaultArithmetic() { std::fesetenv(&before_); }
-#endif
-  DefaultArithmetic(const DefaultArithmetic&) = delete;
-  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
-
- private:
-#if defined(__x86_64__)
-  static constexpr unsigned kDefault = 0x1f80;  ///< all exceptions masked, to nearest, denormals as they are
-  const unsigned before_;
-#else
-  std::fenv_t before_;
-#endif
-};
 
 template <class T>
 using FloatOf = std::conditional_t<sizeof(T) == 4, float, double>;

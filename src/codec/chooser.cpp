@@ -156,7 +156,12 @@ class AutomaticEncoder final : public Encoder {
     const bool all_noise = raw.size() - made_bytes < raw.size() / kDeflatedShareMin;
     VARVE_ASSIGN(EncodedBytes closed,
                  all_noise ? encode_chain(far_chains(shape.type).front(), raw, shape) : encode_as_it_is(raw, shape));
-    return size_of(opened) < size_of(closed) ? std::move(opened) : std::move(closed);
+    return size_of(opened) < size_of(closed) && comes_back(opened, raw) ? std::move(opened) : std::move(closed);
+  }
+  /// What is made again from its content is made again here first: no other stage rests on so much.
+  static bool comes_back(const EncodedBytes& encoded, ByteSpan raw) {
+    ByteVector again(raw.size());
+    return decode_chain(encoded.recipe, encoded.body, again).ok() && std::equal(raw.begin(), raw.end(), again.begin());
   }
   Result<EncodedBytes> encode_inflation(const Inflation& inflation, uint64_t raw_bytes) {
     std::vector<EncodedSection> sections;

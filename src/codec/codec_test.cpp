@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#if defined(__x86_64__)
+#include <pmmintrin.h>
+#endif
+
 #include "codec/numbers.h"
 #include "codec/test_packs.h"
 
@@ -48,6 +52,43 @@ TEST_P(CodecContract, ReturnsWhatItTookForAllTypesAndShapes) {
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST_P(CodecContract, WritesAndReadsTheSameHoweverTheProgramHasItsFloatingPointUnit) {
+  Random random(9);
+  for (const ElementType& type : test::element_types()) {
+    if (type.kind != ElementKind::floating || !codec().applies_to({type, {}})) continue;
+    SCOPED_TRACE(type.name());
+    // Between zero and the smallest normal numbers, and about them, where sums are denormal.
+    ByteVector raw = test::random_bytes(size_t{3000} * type.bytes, random);
+    for (size_t i = 0; i < raw.size(); i += type.bytes) {
+      const size_t top = type.order == ByteOrder::big ? i : i + type.bytes - 1;
+      const size_t next = type.order == ByteOrder::big ? i + 1 : i + type.bytes - 2;
+      raw[top] &= std::byte{0x80};
+      raw[next] &= type.bytes == 8 ? std::byte{0x3f} : std::byte{0xff};
+    }
+    const PackShape shape{type, {test::run_of(3000)}};
+    ByteVector params, usual, other_params, other, back(raw.size()), other_back(raw.size());
+    ASSERT_TRUE(codec().encode(raw, shape, 0, params, usual).ok());
+    for (const unsigned rounding : {_MM_ROUND_UP, _MM_ROUND_DOWN}) {
+      other_params.clear();
+      other.clear();
+      const unsigned before = _mm_getcsr();
+      _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+      _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
+      _MM_SET_ROUNDING_MODE(rounding);
+      const Status encoded = codec().encode(raw, shape, 0, other_params, other);
+      const Status decoded = codec().decode(usual, params, other_back);
+      _mm_setcsr(before);
+      ASSERT_TRUE(encoded.ok() && decoded.ok()) << encoded.to_string() << decoded.to_string();
+      EXPECT_TRUE(other == usual && other_params == params);
+      EXPECT_EQ(other_back, raw);
+    }
+    ASSERT_TRUE(codec().decode(usual, params, back).ok());
+    EXPECT_EQ(back, raw);
+  }
+}
+#endif
 
 TEST_P(CodecContract, TakesAnyLengthWhateverTheShapeSays) {
   Random random(2);

@@ -334,7 +334,8 @@ std::vector<uint64_t> Inflation::sections() const {
     left -= stream.content_bytes;
     last = &stream;
   }
-  if (sections.empty() || left >= kOwnSectionBytes) sections.push_back(0);
+  // Only the last section may be short.
+  if (sections.empty() || (left >= kOwnSectionBytes && sections.back() >= kSectionBytesMin)) sections.push_back(0);
   sections.back() += left;
   return sections;
 }

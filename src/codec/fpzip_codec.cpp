@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "codec/default_arithmetic.h"
 #include "codec/numbers.h"
 #include "codec/range_coder.h"
 #include "codec/registry.h"
@@ -105,7 +106,7 @@ T in_order(T value, bool big_endian) {
 }
 
 template <class T>
-void encode_runs(const std::vector<NumberRun>& runs, bool big_endian, ByteSpan in, ByteVector& out) {
+[[gnu::noinline]] void encode_runs(const std::vector<NumberRun>& runs, bool big_endian, ByteSpan in, ByteVector& out) {
   std::vector<T> values(in.size() / sizeof(T));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::bit_cast<T>(in_order(load_le<BitsOf<T>>(in.data() + i * sizeof(T)), big_endian));
@@ -124,7 +125,8 @@ void encode_runs(const std::vector<NumberRun>& runs, bool big_endian, ByteSpan i
 }
 
 template <class T>
-Status decode_runs(const std::vector<NumberRun>& runs, bool big_endian, ByteSpan in, MutableByteSpan out) {
+[[gnu::noinline]] Status decode_runs(const std::vector<NumberRun>& runs, bool big_endian, ByteSpan in,
+                                     MutableByteSpan out) {
   std::vector<T> values(out.size() / sizeof(T));
   RangeDecoder coder(in);
   T* at = values.data();
@@ -161,6 +163,7 @@ class FpzipCodec final : public Codec {
     writer.u8(pack_number_format(format));
     write_runs(writer, runs);
     ByteWriter(out).bytes(in.subspan(whole_bytes));
+    const DefaultArithmetic arithmetic;
     if (format.bytes == 4) {
       encode_runs<float>(runs, format.big_endian, in.first(whole_bytes), out);
     } else {
@@ -180,6 +183,7 @@ class FpzipCodec final : public Codec {
     if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");
     if (in.size() < tail_bytes) return Status::corrupt("fpzip: damaged data");
     std::copy_n(in.begin(), tail_bytes, out.begin() + static_cast<ptrdiff_t>(whole_bytes));
+    const DefaultArithmetic arithmetic;
     if (format.bytes == 4)
       return decode_runs<float>(runs, format.big_endian, in.subspan(tail_bytes), out.first(whole_bytes));
     return decode_runs<double>(runs, format.big_endian, in.subspan(tail_bytes), out.first(whole_bytes));

@@ -294,6 +294,35 @@ TEST(InflateChoice, EncodesEachKindOfContentByItself) {
   EXPECT_EQ(decoded, raw);
 }
 
+TEST(InflateChoice, MakesWhateverItTakesAgain) {
+  const uint64_t seed = 61;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  const auto smooth = [&](uint64_t bytes) {
+    const ElementType type = random() % 2 == 0 ? kDoubles : ElementType{ElementKind::floating, ByteOrder::little, 4};
+    return test::smooth_bytes(type, bytes / type.bytes, random);
+  };
+  for (int repeat = 0; repeat < 12; ++repeat) {
+    SCOPED_TRACE("repeat " + std::to_string(repeat));
+    ByteVector raw;
+    if (repeat == 0) {
+      for (const uint64_t bytes : {300'000, 20'000}) append(raw, zlib_stream(smooth(bytes)));
+      append(raw, smooth(300'000));
+    }
+    while (raw.size() < 600'000 && repeat > 0) {
+      const uint64_t bytes = 8 + random() % (uint64_t{1} << (random() % 20));
+      append(raw, random() % 4 == 0 ? smooth(bytes) : zlib_stream(smooth(bytes)));
+    }
+    const std::vector<uint64_t> sections = inflate_streams(raw).sections();
+    EXPECT_TRUE(std::all_of(sections.begin(), std::prev(sections.end()),
+                            [](uint64_t bytes) { return bytes >= kSectionBytesMin; }));
+    const EncodedBytes encoded = *make_encoder({})->encode(raw, {{}, {test::run_of(raw.size())}});
+    ByteVector decoded(raw.size());
+    ASSERT_TRUE(decode_chain(encoded.recipe, encoded.body, decoded).ok());
+    EXPECT_EQ(decoded, raw);
+  }
+}
+
 TEST(Sections, OfSectionsAreRefusedAndSoAreShortOnes) {
   const ByteVector raw(100'000, std::byte{7});
   const PackShape shape{{}, {test::run_of(raw.size())}};
@@ -305,9 +334,15 @@ TEST(Sections, OfSectionsAreRefusedAndSoAreShortOnes) {
   const EncodedBytes nested = joined({{decoded.size(), two}});
   EXPECT_EQ(decode_chain(nested.recipe, nested.body, decoded).code(), StatusCode::corrupt);
   const EncodedBytes stored{.recipe = {std::byte{0}}, .body = ByteVector(1000)};
-  const EncodedBytes short_ones = joined({{1000, stored}, {1000, stored}});
-  decoded.resize(2000);
+  const EncodedBytes short_ones = joined({{1000, stored}, {1000, stored}, {1000, stored}});
+  decoded.resize(3000);
   EXPECT_EQ(decode_chain(short_ones.recipe, short_ones.body, decoded).code(), StatusCode::corrupt);
+  // As the first versions wrote them.
+  const EncodedBytes short_before_the_last = joined({{raw.size(), zstd()}, {1000, stored}, {raw.size(), zstd()}});
+  decoded.assign(2 * raw.size() + 1000, std::byte{1});
+  ASSERT_TRUE(decode_chain(short_before_the_last.recipe, short_before_the_last.body, decoded).ok());
+  EXPECT_EQ(decoded[100'500], std::byte{0});
+  EXPECT_EQ(decoded.back(), std::byte{7});
 }
 
 TEST(InflateChoice, IsNotMadeForNoiseOrNumbers) {

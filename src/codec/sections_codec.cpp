@@ -39,7 +39,8 @@ class SectionsCodec final : public Codec {
       VARVE_ASSIGN(const uint64_t recipe_bytes, reader.varint());
       VARVE_ASSIGN(const ByteSpan recipe, reader.bytes(recipe_bytes));
       if (bytes > out.size() || body_bytes > in.size()) return Status::corrupt("sections are longer than their stage");
-      if (bytes < kSectionBytesMin && left > 1) return Status::corrupt("a section is too short");
+      // The first versions wrote a short one before the last, too.
+      if (bytes < kSectionBytesMin && left > 2) return Status::corrupt("a section is too short");
       VARVE_TRY(decode_chain(recipe, in.first(body_bytes), out.first(bytes)));
       in = in.subspan(body_bytes);
       out = out.subspan(bytes);
