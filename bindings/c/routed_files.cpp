@@ -145,7 +145,7 @@ Result<std::unique_ptr<RoutedFiles>> RoutedFiles::make(const std::string& memory
 
 RoutedFiles::~RoutedFiles() {
   std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  if (::getpid() == owner_) fs::remove_all(folder_, ignored);
   ::close(lock_);
 }
 

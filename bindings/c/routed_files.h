@@ -26,7 +26,7 @@ class RoutedFiles {
   static Result<std::unique_ptr<RoutedFiles>> make(const std::string& memory);
   RoutedFiles(const RoutedFiles&) = delete;
   RoutedFiles& operator=(const RoutedFiles&) = delete;
-  /// Removes the folder.
+  /// Removes the folder; in a process that was forked, nothing.
   ~RoutedFiles();
 
   /// Where a file of the checkpoint of `step` is, if that was laid out and not forgotten since; else where it is to be
@@ -43,14 +43,15 @@ class RoutedFiles {
   const std::vector<File>& loaded() const { return loaded_; }
 
  private:
-  RoutedFiles(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+  RoutedFiles(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock), owner_(::getpid()) {}
   std::string path_of(uint64_t step, const std::string& name) const;
   void forget_loaded();
   /// Loads one checkpoint and the files `names` of it.
   Status load(Session& session, uint64_t step, const std::vector<std::string>& names);
 
   const std::string folder_;
-  const int lock_;                                ///< a file in the folder that is locked as long as this process lives
+  const int lock_;  ///< a file in the folder that is locked as long as this process lives
+  const pid_t owner_;
   std::map<uint64_t, std::vector<File>> routed_;  ///< by step
   std::optional<uint64_t> loaded_step_;
   std::vector<File> loaded_;

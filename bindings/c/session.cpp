@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <limits>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -245,6 +246,8 @@ int varve_protect_vector(varve_session* session, const char* name, int type, uin
     const auto bytes = [data, context, element]() -> std::span<const std::byte> {
       uint64_t count = 0;
       const auto* const first = static_cast<const std::byte*>(data(context, &count));
+      // Nothing is saved in place of what it could not give; what runs this makes an error of it.
+      if (first == nullptr && count > 0) throw std::runtime_error("the callback gave no elements, but a count of them");
       return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
     };
     const auto make_room = [resize, context, element](uint64_t count) -> std::span<std::byte> {

@@ -1,5 +1,9 @@
 /* The C interface, as a C99 program sees it. The folder to work in is its argument. */
+#define _POSIX_C_SOURCE 200809L
 #include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "varve/varve.h"
@@ -314,6 +318,13 @@ static const void* ids_now(void* context, uint64_t* count) {
   return particles->masses;
 }
 
+/* There should be some, but they are not to be had. */
+static const void* ids_nowhere(void* context, uint64_t* count) {
+  (void)context;
+  *count = 5;
+  return NULL;
+}
+
 static void* room_for_ids(void* context, uint64_t count) {
   struct particles* particles = context;
   if (count > sizeof particles->masses / sizeof particles->masses[0]) return NULL;
@@ -388,6 +399,9 @@ static void choose_and_go_back(const char* store) {
     CHECK_OK(session, varve_checkpoint(session, step, VARVE_LATER));
   }
   CHECK_OK(session, varve_wait(session));
+  CHECK_OK(session, varve_protect_vector(session, "lost", VARVE_DOUBLE, 0, ids_nowhere, room_for_ids, &particles));
+  CHECK_CODE(session, varve_checkpoint(session, 4, VARVE_NOW), VARVE_INVALID_ARGUMENT);
+  CHECK_OK(session, varve_unprotect(session, "lost"));
 
   varve_restart_choice_init(&choice);
   choice.has_exactly = 1;
@@ -514,6 +528,12 @@ static void route_files(const char* store) {
   write_text(session, 1, "dump.1/rank0", "of step 1");
   write_text(session, 1, "/absolute/name", "");
   CHECK_OK(session, varve_route_file(session, 1, "dump.1/rank0", old_path, sizeof old_path));
+  const pid_t child = fork();
+  if (child == 0) {
+    varve_close(session); /* the parent's files are not the child's */
+    _exit(0);
+  }
+  CHECK(child > 0 && waitpid(child, NULL, 0) == child);
   CHECK_OK(session, varve_checkpoint(session, 1, VARVE_LATER));
   CHECK(fopen(old_path, "r") == NULL); /* it is in the checkpoint now */
   write_text(session, 2, "dump.2/rank0", "of step 2");

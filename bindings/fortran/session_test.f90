@@ -116,6 +116,31 @@ contains
     call varve_close(session)
   end subroutine
 
+  subroutine where_nothing_is_found_the_step_stays()
+    type(varve_session) :: session
+    integer, target :: kept
+    integer :: step, stat
+    logical :: restarted
+    character(200) :: message
+    call varve_open(session, store=store, job="nothing")
+    call varve_protect(session, "kept", kept)
+    kept = 5
+    step = -1
+    call varve_restart(session, step, restarted)
+    call check(.not. restarted .and. step == -1, "there is nothing to restart from")
+    stat = -7
+    call varve_restart(session, step, restarted, stat=stat)
+    call check(.not. restarted .and. step == -1 .and. stat == varve_ok, "that is no failure")
+    call varve_restart(session, step, exactly=99, stat=stat, errmsg=message)
+    call check(stat == varve_not_found .and. step == -1, "what was wanted is not there: " // message)
+    call varve_reject(session, step, stat=stat, errmsg=message)
+    call check(stat == varve_invalid_argument .and. step == -1, "nothing was loaded that could be rejected: " // message)
+    call varve_checkpoint(session, 2_int64 ** 40, now=.true.)
+    call varve_restart(session, step, stat=stat, errmsg=message)
+    call check(stat == varve_unsupported .and. step == -1, "a step that is too large is an error: " // message)
+    call varve_close(session)
+  end subroutine
+
   subroutine failures_say_what_happened()
     type(varve_session) :: session
     real(real64), target :: values(4, 4)
@@ -168,6 +193,7 @@ program session_test
   call check(varve_version_text() /= "", "the library has a version")
   call kinds_and_ranks_come_back()
   call an_older_step_is_chosen_and_rejected()
+  call where_nothing_is_found_the_step_stays()
   call failures_say_what_happened()
   call c_and_fortran_read_each_other()
 end program

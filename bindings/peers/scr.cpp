@@ -37,6 +37,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kLibrary = "SCR";
 constexpr std::string_view kDescribed = "FILE";  ///< the type that lines CKPT= say
 constexpr const char* kName = "name";            ///< the variable that holds what the program calls a dataset
+/// One that is called so tells it by its own name, which can be listed without going back to the dataset.
+constexpr const char* kCalled = "called:";
+constexpr const char* kJob = "scr";  ///< where the program says none
 
 bool fail(const std::string& what) {
   tell(kLibrary, what);
@@ -121,10 +124,10 @@ class Client {
     rank_count_ = static_cast<uint64_t>(ranks);
     read_settings();
     const std::string levels = levels_of();
-    const std::string job = settings().text("SCR_JOB_NAME", "scr");
+    const std::string own_job = job();
     varve_options options;
     varve_options_init(&options);
-    options.job = job.c_str();
+    options.job = own_job.c_str();
     options.levels = levels.c_str();
     options.variables_may_change = VARVE_YES;
     options.stop_on_signals = VARVE_NO;
@@ -138,10 +141,14 @@ class Client {
 
   bool have_restart(bool& have, char* name) {
     if (!in_no_phase()) return false;
-    // What cannot be read is passed over, and what other ranks have written: a file belongs to its rank.
-    while (!candidates_.empty() && (!is_of_these_ranks(candidates_.front()) || !load_name(candidates_.front())))
+    // What is damaged is passed over, and what other ranks have written: a file belongs to its rank.
+    while (!candidates_.empty()) {
+      if (is_of_these_ranks(candidates_.front()) && load_name(candidates_.front())) break;
       candidates_.erase(candidates_.begin());
+    }
     have = !candidates_.empty();
+    // Else the program would begin anew.
+    if (!have && unread_) return fail("there are checkpoints, and they cannot be read");
     if (have && name != nullptr) copy(loaded_name_, name);
     return true;
   }
@@ -152,13 +159,17 @@ class Client {
     if (!have) return fail("there is no checkpoint to restart from");
     if (name != nullptr) copy(loaded_name_, name);
     phase_ = Phase::restart;
+    has_begun_ = true;
     return load(candidates_.front(), true);
   }
 
   bool complete_restart(bool valid) {
     if (phase_ != Phase::restart) return fail("no restart has been started");
     phase_ = Phase::none;
-    if (on_all(valid)) return true;
+    if (on_all(valid)) {
+      unread_ = false;
+      return true;
+    }
     candidates_.erase(candidates_.begin());
     return false;
   }
@@ -199,9 +210,10 @@ class Client {
     const bool kept = (flags_ & SCR_FLAG_OUTPUT) == 0 || on_all(write_plain_files());
     bool made = true;
     if ((flags_ & SCR_FLAG_CHECKPOINT) != 0 || flags_ == SCR_FLAG_NONE) {
-      made = done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this));
+      has_begun_ = true;
+      made = protect_name(name_);
       made = made && done(varve_checkpoint(session_, step_, asynchronous() ? VARVE_LATER : VARVE_NOW));
-      varve_unprotect(session_, kName);
+      unprotect_name(name_);
       last_checkpoint_ = Clock::now();
       candidates_.insert(candidates_.begin(), step_);
       names_[step_] = name_;
@@ -225,13 +237,7 @@ class Client {
       if (std::none_of(files_.begin(), files_.end(), same)) files_.push_back({path, file});
       return true;
     }
-    // Of older programs: the name without its folder.
-    std::string found;
-    for (uint64_t i = 0; i < varve_file_count(session_); ++i) {
-      const std::string one = varve_file_name(session_, i);
-      if (one == path) found = one;
-      if (found.empty() && fs::path(one).filename() == fs::path(path).filename()) found = one;
-    }
+    const std::string found = file_called(name, path);
     if (found.empty()) return false;  // it is not there: the program asks, and is told
     return done(varve_route_file(session_, candidates_.front(), found.c_str(), file, SCR_MAX_FILENAME));
   }
@@ -436,14 +442,24 @@ class Client {
     names_.erase(step);
     if (named_ == step) named_.reset();
   }
-  fs::path dropped_path() const { return fs::path(prefix()) / ".scr" / "varve.dropped"; }
+  static std::string job() { return settings().text("SCR_JOB_NAME", kJob); }
+  /// Of each job in the prefix, whose datasets have numbers of their own.
+  fs::path dropped_path() const {
+    return fs::path(prefix()) / ".scr" / (job() == kJob ? std::string("varve.dropped") : "varve.dropped." + job());
+  }
   /// What SCR_Drop() has noted, as the first rank sees it.
   bool read_dropped() {
     std::vector<uint64_t> steps;
-    if (rank_ == 0) {
+    bool is_read = true;
+    std::error_code unknown;
+    if (rank_ == 0 && (fs::exists(dropped_path(), unknown) || unknown)) {
       std::ifstream list(dropped_path());
       for (uint64_t step = 0; list >> step;) steps.push_back(step);
+      is_read = list.eof();
+      // A restart would take what is not to be taken any more.
+      if (!is_read) fail("cannot read " + dropped_path().string());
     }
+    if (!on_all(is_read)) return false;
     uint64_t count = steps.size();
     if (MPI_Bcast(&count, 1, MPI_UINT64_T, 0, ranks_) != MPI_SUCCESS || count > INT32_MAX) return false;
     steps.resize(count);
@@ -480,17 +496,51 @@ class Client {
     return VARVE_OK;
   }
 
+  static int save_nothing(void*, varve_bytes*) { return VARVE_OK; }
+  static int load_nothing(void*, const void*, size_t) { return VARVE_OK; }
+  /// `called`: empty where it is not known.
+  bool protect_name(const std::string& called) {
+    return done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this)) &&
+           (called.empty() ||
+            done(varve_protect_callbacks(session_, (kCalled + called).c_str(), save_nothing, load_nothing, this)));
+  }
+  void unprotect_name(const std::string& called) {
+    varve_unprotect(session_, kName);
+    if (!called.empty()) varve_unprotect(session_, (kCalled + called).c_str());
+  }
+  /// What the program called a step, as far as the names of its variables tell.
+  std::string called_of(uint64_t step) {
+    const auto known = names_.find(step);
+    if (known != names_.end()) return known->second;
+    uint64_t count = 0;
+    if (varve_list_saved_variables(session_, step, &count) != VARVE_OK) return "";
+    for (uint64_t i = 0; i < count; ++i) {
+      varve_saved_variable variable;
+      varve_saved_variable_init(&variable);
+      if (varve_saved_variable_at(session_, i, &variable) != VARVE_OK) continue;
+      const std::string_view name = variable.name;
+      if (!name.starts_with(kCalled)) continue;
+      return names_[step] = name.substr(std::strlen(kCalled));
+    }
+    return "";
+  }
+
   /// Loads what the program called a step, with its files or without.
   bool load(uint64_t step, bool with_files) {
+    const std::string called = called_of(step);
     varve_restart_choice choice;
     varve_restart_choice_init(&choice);
     choice.has_exactly = 1;
     choice.exactly = step;
     int restarted = 0;
-    bool good = done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this));
-    good = good && done(with_files ? varve_restart_with_files(session_, &choice, &step, &restarted)
-                                   : varve_restart_from(session_, &choice, &step, &restarted));
-    varve_unprotect(session_, kName);
+    bool good = protect_name(called);
+    if (good) {
+      const int code = with_files ? varve_restart_with_files(session_, &choice, &step, &restarted)
+                                  : varve_restart_from(session_, &choice, &step, &restarted);
+      unread_ = unread_ || code == VARVE_IO_ERROR;
+      good = done(code);
+    }
+    unprotect_name(called);
     if (good && restarted != 0) next_ = std::max(next_, step + 1);
     return on_all(good && restarted != 0);
   }
@@ -505,10 +555,12 @@ class Client {
   std::optional<uint64_t> step_called(const std::string& name) {
     uint64_t next = 1;
     if (!list_points(next)) return std::nullopt;
-    // The newest of that name. What is known is not loaded for its name, since the run goes back for that.
+    // The newest of that name. A run that has begun does not go back to a dataset to learn what it is called: of those
+    // of early versions, which do not tell it otherwise, it does not know.
     for (const uint64_t step : points_) {
-      if (!names_.contains(step) && !load_name(step)) continue;
-      if (names_.at(step) == name) return step;
+      std::string called = called_of(step);
+      if (called.empty() && !has_begun_ && load_name(step)) called = loaded_name_;
+      if (called == name) return step;
     }
     return std::nullopt;
   }
@@ -524,6 +576,21 @@ class Client {
     if (!is_below(inside))  // symbolic links may lead there
       inside = fs::weakly_canonical(whole, ignored).lexically_relative(fs::weakly_canonical(prefix(), ignored));
     return is_below(inside) ? inside.string() : path.string();
+  }
+  /// The file of the dataset that a restart means by `name`, which is `path` below the prefix; empty: there is none.
+  /// Older programs give the name without its folder, which is enough where it is that of one file alone.
+  std::string file_called(const std::string& name, const std::string& path) const {
+    const bool has_folder = name.find('/') != std::string::npos;
+    std::vector<std::string> of_that_name;
+    for (uint64_t i = 0; i < varve_file_count(session_); ++i) {
+      std::string one = varve_file_name(session_, i);
+      if (one == path) return one;
+      if (!has_folder && fs::path(one).filename() == name) of_that_name.push_back(std::move(one));
+    }
+    if (of_that_name.size() > 1) {
+      fail("several files of the dataset are called " + name + ": say the folder of the one to read");
+    }
+    return of_that_name.size() == 1 ? of_that_name.front() : std::string();
   }
   bool write_plain_files() const {
     bool good = true;
@@ -562,6 +629,8 @@ class Client {
   std::map<uint64_t, std::string> names_;  ///< of steps, as far as they are known
   std::set<uint64_t> dropped_;             ///< no restart takes these
   uint64_t next_ = 1;                      ///< step of the next dataset
+  bool unread_ = false;                    ///< some could not be read for now, and none was restarted from
+  bool has_begun_ = false;                 ///< the program has gone on from one, or made one
 
   uint64_t step_ = 0;
   std::string name_;

@@ -1,6 +1,6 @@
-/* SCR's functions, as its programs call them: `scr_test TOLD run|leave|once`. "run" computes some steps and goes on
- * where an earlier run has ended, however it has; "leave" ends such a run without a word to SCR and MPI; "once" tries
- * each function. The settings are those of the environment. */
+/* SCR's functions, as its programs call them: `scr_test TOLD run|leave|once|tidySTEP`. "run" computes some steps and
+ * goes on where an earlier run has ended, however it has; "leave" ends such a run without a word to SCR and MPI; "once"
+ * tries each function. The settings are those of the environment. */
 #include "scr.h"
 
 #include "calls.h"
@@ -86,6 +86,19 @@ static void run(const char* told, int leaves) {
   if (rank_ == 0) printf("from %d calls %d\n", begin, calls_made);
 }
 
+/* Goes on from `step`, makes two more, and tidies up what is older. */
+static void tidy(int step) {
+  CHECK_CALL(SCR_Init());
+  CHECK(restart(0) == step);
+  CHECK(checkpoint(step + 1, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+  CHECK(checkpoint(step + 2, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+  char old[99];
+  sprintf(old, "ckpt.%d", step - 4);
+  CHECK_CALL(SCR_Delete(old));
+  CHECK(SCR_Delete("not there") == SCR_FAILURE);
+  CHECK_CALL(SCR_Finalize());
+}
+
 /* Whether SCR_Config() says `wanted` of what is asked for. */
 static int says(const char* asked, const char* wanted) {
   char* const value = (char*)SCR_Config(asked);
@@ -153,6 +166,24 @@ static void use_a_name_again(void) {
   unsetenv("SCR_CURRENT");
 }
 
+/* A folder that is named counts; a name without one does where it is that of one file alone. */
+static void find_files_by_name(void) {
+  char path[SCR_MAX_FILENAME];
+  CHECK_CALL(SCR_Init());
+  CHECK_CALL(SCR_Start_output("folders", SCR_FLAG_CHECKPOINT));
+  CHECK(write_one("a/x", 1) && write_one("b/x", 2) && write_one("a/y", 3));
+  CHECK_CALL(SCR_Complete_output(1));
+  CHECK_CALL(SCR_Start_restart(NULL));
+  CHECK(is_whole("a/x", 1) && is_whole("b/x", 2) && is_whole("b/../a/y", 3));
+  CHECK(SCR_Route_file("c/x", path) == SCR_FAILURE);
+  CHECK(SCR_Route_file("x", path) == SCR_FAILURE);
+  CHECK(SCR_Route_file("b/y", path) == SCR_FAILURE);
+  CHECK(SCR_Route_file("./y", path) == SCR_FAILURE);
+  CHECK(is_whole("y", 3));
+  CHECK_CALL(SCR_Complete_restart(1));
+  CHECK_CALL(SCR_Finalize());
+}
+
 static void once(void) {
   int flag = 0;
   char path[SCR_MAX_FILENAME];
@@ -215,6 +246,7 @@ static void once(void) {
   CHECK_CALL(SCR_Finalize());
   CHECK(SCR_Finalize() == SCR_FAILURE);
   use_a_name_again();
+  find_files_by_name();
   /* What is output lies in the prefix, or where the program is below it. */
   const char* const prefix = getenv("SCR_PREFIX");
   const char* below = getenv("TEST_BELOW");
@@ -235,6 +267,8 @@ int main(int argc, char** argv) {
   CHECK(argc == 3);
   if (strcmp(argv[2], "once") == 0) {
     once();
+  } else if (strncmp(argv[2], "tidy", 4) == 0) {
+    tidy(atoi(argv[2] + 4));
   } else {
     run(argv[1], strcmp(argv[2], "leave") == 0);
   }

@@ -534,6 +534,23 @@ class Scr(Peer):
                 name = "free.0012/rank_1.dat"  # an output is a plain file, too
                 self.assertEqual((self.work / "persistent" / name).exists(), "free" in program)
 
+    def test_tidying_up_does_not_go_back(self):
+        self.run_well(2, "run", SCR_FLUSH="1")
+        self.run_well(2, "tidy6", SCR_FLUSH="10")
+        self.lose("scratch", "memory")
+        self.run_well(2, "tidy8", SCR_FLUSH="10")
+
+    def test_jobs_of_one_prefix_drop_datasets_of_their_own(self):
+        (self.work / "persistent" / ".scr").mkdir()
+        (self.work / "persistent" / ".scr" / "varve.dropped.other").write_text("6\n")
+        self.run_well(2, "run", SCR_FLUSH="1", SCR_JOB_NAME="mine")
+        (self.work / "told").unlink()
+        self.assertIn("from 6 calls", self.run_well(2, "run", SCR_JOB_NAME="mine"))
+        (self.work / "persistent" / ".scr" / "varve.dropped.mine").write_text("what is this?\n")
+        code, out = self.run_it(2, "run", SCR_JOB_NAME="mine")
+        self.assertNotEqual(code, 0)
+        self.assertIn("cannot read", out)
+
     def script(self, name, *arguments, **more):
         done = subprocess.run([str(pathlib.Path(__file__).parent / name), *arguments], check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, cwd=self.work,
@@ -556,7 +573,8 @@ class Scr(Peer):
         self.assertNotEqual(self.script("scr_index", "--list")[0], 0)  # there is no store
         self.run_well(2, "run", SCR_FLUSH="1", SCR_JOB_NAME="mine")
         (self.work / "persistent" / ".scr").mkdir()
-        (self.work / "persistent" / ".scr" / "varve.dropped").write_text("2\n")
+        (self.work / "persistent" / ".scr" / "varve.dropped.mine").write_text("2\n")
+        (self.work / "persistent" / ".scr" / "varve.dropped").write_text("3\n")  # another job's
         code, out = self.script("scr_index", "--list", SCR_JOB_NAME="mine")
         self.assertEqual(code, 0, out)
         listed = [line.split() for line in out.splitlines()]

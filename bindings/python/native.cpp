@@ -164,7 +164,9 @@ class Session {
 
   /// Each box as (address, count, cells, offset, the object that keeps the memory).
   using Box = std::tuple<uintptr_t, uint64_t, Numbers, Numbers, py::object>;
-  void protect_boxes(const std::string& name, int type, const Numbers& global_cells, const std::vector<Box>& boxes) {
+  void protect_boxes(const std::string& name, int type, const Numbers& global_cells, const std::vector<Box>& boxes,
+                     bool fastest_first) {
+    const int order = fastest_first ? VARVE_FASTEST_FIRST : VARVE_SLOWEST_FIRST;
     std::vector<varve_shape> shapes(boxes.size());
     std::vector<varve_box> all(boxes.size());
     std::vector<const varve_box*> pointers;
@@ -175,6 +177,7 @@ class Session {
       shapes[i].dimensions = cells.size();
       shapes[i].cells = or_null(cells);
       shapes[i].global_offset = or_null(offset);
+      shapes[i].order = order;
       varve_box_init(&all[i]);
       all[i].data = reinterpret_cast<void*>(address);
       all[i].count = count;
@@ -184,7 +187,7 @@ class Session {
     }
     call([&] {
       return varve_protect_boxes(session_, name.c_str(), type, global_cells.size(), global_cells.data(),
-                                 pointers.data(), pointers.size(), VARVE_SLOWEST_FIRST);
+                                 pointers.data(), pointers.size(), order);
     });
     hold(name, {&caller_, std::move(owners), {}});
   }
@@ -198,7 +201,9 @@ class Session {
       *count = 0;
       const int code = vector.caller->back(
           [&] { std::tie(address, *count) = vector.first().cast<std::pair<uintptr_t, uint64_t>>(); });
-      return code == VARVE_OK ? reinterpret_cast<const void*>(address) : nullptr;
+      if (code == VARVE_OK) return reinterpret_cast<const void*>(address);
+      *count = 1;  // of which there is no first: the call fails
+      return nullptr;
     };
     const varve_resize_function make_room = [](void* context, uint64_t count) -> void* {
       uintptr_t address = 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -17,10 +18,26 @@ whole = np.arange(ROWS * COLUMNS, dtype=float).reshape(ROWS, COLUMNS)
 mine = np.zeros((last - first + 2, COLUMNS))  # with a row of ghost cells on each side
 state = {"time": 0.0, "table": np.zeros(5, np.int32)}
 particles = {"x": np.zeros(0)}
+# In Fortran's order, by columns: of four ranks each has one of the square, and one has none of what is narrow.
+square, narrow = np.arange(16.0).reshape(4, 4), np.arange(30.0).reshape(10, 3)
+
+
+def columns_of(grid: Any) -> tuple[int, int]:
+    return grid.shape[1] * ranks.rank // ranks.size, grid.shape[1] * (ranks.rank + 1) // ranks.size
+
+
+def columns(grid: Any) -> Any:
+    begin, end = columns_of(grid)
+    return np.zeros((grid.shape[0], end - begin), order="F")
+
+
+my_square, my_narrow = columns(square), columns(narrow)
 
 with varve.Session(ranks, store=store, job="mpi") as session:
     assert (session.rank, session.size) == (ranks.rank, ranks.size)
     session.protect("whole", mine, global_shape=(ROWS, COLUMNS), offset=(first, 0), ghosts=[1, 0])
+    session.protect("square", my_square, global_shape=square.shape, offset=(0, columns_of(square)[0]))
+    session.protect("narrow", my_narrow, global_shape=narrow.shape, offset=(0, columns_of(narrow)[0]), order="F")
     session.protect("state", state)
     session.protect("particles", particles, ragged=True)
     session.redistribute("state", "same")
@@ -29,6 +46,8 @@ with varve.Session(ranks, store=store, job="mpi") as session:
         assert session.restart() is None
         for step in (1, 2):
             mine[1:-1] = whole[first:last] * step
+            my_square[:] = square[:, slice(*columns_of(square))] * step
+            my_narrow[:] = narrow[:, slice(*columns_of(narrow))] * step
             state["time"] = float(step)
             state["table"][:] = step
             particles["x"] = np.arange(ranks.rank * 10, dtype=float) + 1000 * ranks.rank
@@ -41,6 +60,8 @@ with varve.Session(ranks, store=store, job="mpi") as session:
         assert session.restart() == 2
         np.testing.assert_array_equal(mine[1:-1], whole[first:last] * 2)
         assert (mine[0] == 0).all()
+        np.testing.assert_array_equal(my_square, square[:, slice(*columns_of(square))] * 2)
+        np.testing.assert_array_equal(my_narrow, narrow[:, slice(*columns_of(narrow))] * 2)
         assert state["time"] == 2.0
         assert (state["table"] == 2).all()
         everything = np.concatenate(ranks.allgather(particles["x"]))
@@ -48,4 +69,7 @@ with varve.Session(ranks, store=store, job="mpi") as session:
         np.testing.assert_array_equal(everything, saved)
         if ranks.size != 4:
             assert abs(len(particles["x"]) - 60 / ranks.size) < 1
-assert (varve.Store(store)["mpi@2"]["whole"][3:7, ::2] == 2 * whole[3:7, ::2]).all()
+saved = varve.Store(store)["mpi@2"]
+assert (saved["whole"][3:7, ::2] == 2 * whole[3:7, ::2]).all()
+for name, grid in (("square", square), ("narrow", narrow)):
+    np.testing.assert_array_equal(saved[name][...], 2 * grid.T)

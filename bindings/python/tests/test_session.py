@@ -108,6 +108,66 @@ def test_ragged_arrays_have_another_length_in_each_checkpoint(path: str) -> None
         np.testing.assert_array_equal(again[name], array)
 
 
+@pytest.mark.parametrize(
+    "array", [np.zeros((3, 0)), np.zeros((0, 0)), np.zeros((0, 2, 0), np.int8), np.zeros(3, "V0")]
+)
+def test_ragged_arrays_whose_elements_have_no_bytes_are_refused(path: str, array: Any) -> None:
+    particles = {"x": array}
+    with varve.Session(store=path, job="x") as session:
+        with pytest.raises(varve.InvalidArgument, match="has no bytes: particles/x") as error:
+            session.protect("particles", particles, ragged=True)
+        assert "first dimension" in error.value.hint
+        particles["x"] = np.zeros((0, 3))
+        session.protect("particles", particles, ragged=True)
+        session.checkpoint(1)
+        particles["x"] = array
+        with pytest.raises(varve.InvalidArgument, match="has no bytes"):
+            session.checkpoint(2)
+
+
+def test_an_exception_while_a_ragged_array_is_asked_for_saves_nothing_in_its_place(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    particles = {"x": np.arange(1000.0)}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("particles", particles, ragged=True)
+        session.checkpoint(1)
+        with monkeypatch.context() as patched:
+
+            def interrupted(entry: Any) -> Any:
+                raise KeyboardInterrupt
+
+            patched.setattr("varve._session._RaggedEntry._where", interrupted)
+            # What was bound before stays; a new name is bound anew.
+            particles["y"] = np.arange(5.0)
+            with pytest.raises(KeyboardInterrupt):
+                session.checkpoint(2)
+    again = {"x": np.zeros(0)}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("particles", again, ragged=True)
+        assert session.restart() == 1
+    np.testing.assert_array_equal(again["x"], np.arange(1000.0))
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (0, np.uint64(2**63 + 5)),
+        (np.int32(0), np.int64(2**40)),
+        (np.float32(0), 0.1),
+        (0.0, 2**60 + 1),
+    ],
+)
+def test_a_number_that_does_not_fit_is_refused_not_rounded(path: str, first: Any, then: Any) -> None:
+    state = {"number": first, "other": float("nan")}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state)
+        session.checkpoint(1)
+        state["number"] = then
+        with pytest.raises((varve.InvalidArgument, OverflowError)):
+            session.checkpoint(2)
+
+
 def test_objects_are_pickled_only_where_asked_for(path: str) -> None:
     random = np.random.default_rng(1)
     state = {"random": random, "list": [1, {"two": None}]}
@@ -205,6 +265,27 @@ def test_boxes_are_parts_of_a_whole(path: str) -> None:
         session.protect_boxes("field", boxes, global_shape=(4, 6))
         session.checkpoint(1)
     again = np.zeros((4, 6), np.complex64)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("field", again, global_shape=(4, 6), offset=(0, 0))
+        assert session.restart() == 1
+    np.testing.assert_array_equal(again, whole)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64, np.float16])
+def test_boxes_may_have_the_slowest_dimension_last(path: str, dtype: Any) -> None:
+    whole: Any = np.array(np.arange(24).reshape(4, 6), dtype, order="F")
+    # One lies in both orders.
+    places = [(slice(0, 2), slice(0, 3)), (slice(2, 4), slice(0, 6)), (slice(0, 1), slice(3, 6)),
+              (slice(1, 2), slice(3, 6))]
+    boxes = [(whole[place].copy("F"), (place[0].start, place[1].start)) for place in places]
+    with varve.Session(store=path, job="x") as session:
+        with pytest.raises(varve.InvalidArgument, match='not lie in the order "C"'):
+            session.protect_boxes("field", boxes, global_shape=(4, 6))
+        with pytest.raises(varve.InvalidArgument, match="no such order"):
+            session.protect_boxes("field", [], global_shape=(4, 6), dtype=dtype, order="K")  # type: ignore[arg-type]
+        session.protect_boxes("field", boxes, global_shape=(4, 6), order="F")
+        session.checkpoint(1)
+    again = np.zeros((4, 6), dtype, "F")
     with varve.Session(store=path, job="x") as session:
         session.protect("field", again, global_shape=(4, 6), offset=(0, 0))
         assert session.restart() == 1

@@ -219,9 +219,10 @@ def run_ranks(count: int, what: str, store: str) -> None:
     assert [process.wait(300) for process in processes] == [0] * count
 
 
-def test_another_number_of_processes_goes_on(path: str) -> None:
-    run_ranks(3, "replicated", path)
-    run_ranks(2, "goes_on", path)
+@pytest.mark.parametrize(("before", "now"), [(3, 2), (2, 3), (1, 4)])
+def test_another_number_of_processes_goes_on(path: str, before: int, now: int) -> None:
+    run_ranks(before, "replicated", path)
+    run_ranks(now, "goes_on", path)
 
 
 def test_shards_are_dealt_out_anew(path: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from varve import _errors
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Of dimensions: the slowest first, as in C, or the fastest first, as in Fortran.
+Order = Literal["C", "F"]
 
 #: enum varve_type of each type of NumPy that has one.
 _TYPES = {
@@ -82,8 +85,10 @@ def layout_of(
     global_shape: Sequence[int] | None = None,
     offset: Sequence[int] | None = None,
     ghosts: int | Sequence[int | tuple[int, int]] | None = None,
+    order: Order | None = None,
 ) -> Layout:
-    """How ``array`` lies in memory and in the whole; raises varve.InvalidArgument for what does not fit."""
+    """How ``array`` lies in memory and in the whole; raises varve.InvalidArgument for what does not fit. ``order``
+    counts where ``array`` lies in both orders; None: as its strides say where it is a part, else "C"."""
     writable(name, array)
     if (global_shape is None) != (offset is None):
         raise _errors.InvalidArgument(f"global_shape and offset belong together: {name}")
@@ -93,7 +98,7 @@ def layout_of(
             raise _errors.InvalidArgument(f"{what} has {len(numbers)} dimensions, the array {array.ndim}: {name}")
     number, lead = element(array.dtype)
     cells, whole, first = list(array.shape), list(global_shape or ()), list(offset or ())
-    fastest_first = not array.flags.c_contiguous
+    fastest_first = _is_fastest_first(name, array, order, global_shape is not None)
     if lead > 1:
         # The parts of an element are the fastest dimension.
         at = 0 if fastest_first else array.ndim
@@ -105,6 +110,43 @@ def layout_of(
             low.insert(at, 0)
             high.insert(at, 0)
     return Layout(number, address_of(array), array.size * lead, cells, low, high, whole, first, fastest_first)
+
+
+def check_order(order: Order) -> None:
+    """Raises unless there is such an order."""
+    if order not in ("C", "F"):
+        raise _errors.InvalidArgument(f"there is no such order of dimensions: {order}", 'say "C" or "F"')
+
+
+def _is_fastest_first(name: str, array: Array, order: Order | None, is_part: bool) -> bool:
+    in_c, in_f = array.flags.c_contiguous, array.flags.f_contiguous
+    if order is not None:
+        check_order(order)
+        if not (in_c if order == "C" else in_f):
+            raise _errors.InvalidArgument(
+                f'an array does not lie in the order "{order}": {name}',
+                f'say order="{"F" if in_f else "C"}", or make it with order="{order}"',
+            )
+        return order == "F"
+    if in_c != in_f:
+        return bool(in_f)
+    # A column, a row, and what is empty lie in both orders; other ranks' parts may not, and all are of one whole. What
+    # is no part is C's as ever: a restart on as many ranks wants the shape that was saved.
+    return is_part and _strides_are_of_f(array)
+
+
+def _strides_are_of_f(array: Array) -> bool:
+    """Of what lies in both orders: whether it was made in Fortran's. False also if that cannot be seen."""
+    of_c, of_f, cells = [], [], [max(1, length) for length in array.shape]
+    for at in range(array.ndim):
+        of_c.append(array.itemsize * math.prod(cells[at + 1 :]))
+        of_f.append(array.itemsize * math.prod(cells[:at]))
+    strides = list(array.strides)
+    if strides in (of_c, of_f):
+        return strides != of_c
+    # A piece of a larger array has the strides of that; dimensions that np.newaxis made have none.
+    said = [stride for stride in strides if stride != 0]
+    return said == sorted(said) and said != sorted(said, reverse=True)
 
 
 def _ghost_cells(

@@ -32,6 +32,7 @@ class Session:
         type: int,
         global_cells: list[int],
         boxes: Sequence[tuple[int, int, list[int], list[int], object]],
+        fastest_first: bool,
     ) -> None: ...
     def protect_vector(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import operator
 import os
 import pickle as pickling
@@ -167,6 +168,7 @@ class Session:
         global_shape: Sequence[int] | None = None,
         offset: Sequence[int] | None = None,
         ghosts: int | Sequence[int | tuple[int, int]] | None = None,
+        order: Literal["C", "F"] | None = None,
         ragged: bool = False,
         pickle: bool = False,
     ) -> None:
@@ -177,16 +179,22 @@ class Session:
         of what array of all ranks it is a part, so that another number of ranks can go on; ``ghosts`` cells at the ends
         of each dimension, ``2`` or ``[(1, 1), (0, 2)]``, are left out. Protect it again when it has moved.
 
+        ``order`` says whether the slowest dimension is the first, "C", or the last, "F", on all ranks alike. It is
+        needed where the parts of some ranks may be single columns or rows, or empty, which to NumPy lie in both orders.
+        Without it, such a part of a whole has the order that its strides tell, as those of
+        ``np.zeros((n, 1), order="F")`` do; where they tell nothing, as those of an empty array, it is "C".
+
         A dict is looked at anew with each checkpoint: its arrays may be others by then, its entries come and go. Each
         entry is a variable "name/key"; dicts within are taken along. Numbers and text are put back into the dict by
         ``restart()``. ``ragged``: its arrays may have other lengths in each checkpoint, and are new ones in the dict
         after a restart. ``pickle``: whatever else is in it goes through pickle, which runs code of who wrote the store
         when it is loaded.
 
-        varve.InvalidArgument: it is no array in one piece, or cannot be written to, or the numbers do not fit.
+        varve.InvalidArgument: it is no array in one piece, or cannot be written to, or the numbers or the order do
+        not fit.
         """
         if isinstance(data, MutableMapping):
-            if global_shape is not None or offset is not None or ghosts is not None:
+            if any(said is not None for said in (global_shape, offset, ghosts, order)):
                 raise _errors.InvalidArgument(f"a dict has no shape: {name}", "protect its arrays one by one")
             state = _State(self._native, name, data, ragged, pickle)
             state.take()
@@ -198,7 +206,7 @@ class Session:
                 "protect {'it': it}, or give callbacks",
             )
         array = _array_of(name, data)
-        _protect_array(self._native, name, array, _arrays.layout_of(name, array, global_shape, offset, ghosts))
+        _protect_array(self._native, name, array, _arrays.layout_of(name, array, global_shape, offset, ghosts, order))
 
     def protect_boxes(
         self,
@@ -207,21 +215,25 @@ class Session:
         *,
         global_shape: Sequence[int],
         dtype: np.dtype[Any] | str | None = None,
+        order: Literal["C", "F"] = "C",
     ) -> None:
         """Protects several boxes of an array of ``global_shape`` that all ranks share, as (array, offset), or none:
-        together they are one variable. ``dtype`` is needed where there is none. Arrays with the slowest dimension
-        first, in one piece."""
+        together they are one variable. ``dtype`` is needed where there is none. Arrays in one piece, with the slowest
+        dimension first, or with ``order="F"`` last, on all ranks alike."""
+        _arrays.check_order(order)
         arrays = [(_array_of(name, data), offset) for data, offset in boxes]
         if dtype is None and not arrays:
             raise _errors.InvalidArgument(f"there is no box: {name}", "say its dtype")
         kind, lead = _arrays.element(np.dtype(dtype) if dtype is not None else arrays[0][0].dtype)
-        whole, given = [*global_shape, *([lead] if lead > 1 else [])], []
+        whole, given = list(global_shape), []
+        if lead > 1:
+            whole.insert(0 if order == "F" else len(whole), lead)
         for array, offset in arrays:
-            layout = _arrays.layout_of(name, array, global_shape, offset)
-            if (layout.type, layout.fastest_first) != (kind, False):
-                raise _errors.InvalidArgument(f"a box has another type, or another order of dimensions: {name}")
+            layout = _arrays.layout_of(name, array, global_shape, offset, order=order)
+            if layout.type != kind:
+                raise _errors.InvalidArgument(f"a box has another type: {name}")
             given.append((layout.address, layout.count, layout.cells, layout.global_offset, array))
-        self._native.protect_boxes(name, kind, whole, given)
+        self._native.protect_boxes(name, kind, whole, given, order == "F")
 
     def protect_callbacks(self, name: str, save: Callable[[], bytes], load: Callable[[bytes], None]) -> None:
         """Protects what ``save`` gives as bytes and ``load`` takes back; both run inside ``checkpoint()`` and
@@ -479,6 +491,12 @@ class _RaggedEntry(_Entry):
     def take(self, value: _arrays.Array) -> None:
         if not value.flags.c_contiguous:
             raise _errors.InvalidArgument(f"an array does not lie in one piece: {self.name}")
+        if math.prod(value.shape[1:]) * value.dtype.itemsize == 0:
+            # There would be elements without memory, and the C interface takes 0 bytes of one for 1.
+            raise _errors.InvalidArgument(
+                f"an element of a ragged array has no bytes: {self.name}, {value.dtype} of shape {value.shape}",
+                "only the first dimension may be empty: take the array out of the dict, or make it with columns",
+            )
         begins, self.array = self.array is None, value
         if begins:
             kind, lead = _arrays.element(value.dtype)
@@ -514,7 +532,14 @@ class _NumberEntry(_Entry):
                 f"a number was protected as {self.box.dtype}, and is {np.array(value).dtype} now: {self.name}",
                 "begin with a number of the kind that it becomes, such as 0.0",
             )
-        self.box[...] = value
+        with np.errstate(over="ignore"):
+            self.box[...] = value
+        given = value.item() if isinstance(value, np.generic) else value
+        if self.box.item() != given and given == given:  # but for NaN
+            raise _errors.InvalidArgument(
+                f"a number was protected as {self.box.dtype}, which does not hold what it is now: {self.name}",
+                "begin with a number of the kind that it becomes, such as np.float64(0)",
+            )
 
     def give_back(self) -> None:
         assert self.box is not None

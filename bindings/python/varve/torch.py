@@ -228,11 +228,13 @@ def _load_step(session: Session, name: str, step: int) -> Any:
     arrays: dict[str, _arrays.Array] = {}
     structure: list[bytes] = []
     try:
-        for variable in session.saved_variables(step):
+        saved = session.saved_variables(step)
+        saved_by = 1 + max((part.rank for variable in saved for part in variable.parts), default=0)
+        for variable in saved:
             if not variable.name.startswith(name + "/"):
                 continue
             own = [part for part in variable.parts if part.rank == session.rank]
-            if not own and max(part.rank for part in variable.parts) < session.size:
+            if not own and saved_by == session.size:
                 continue  # another rank's
             array = np.empty((own or variable.parts)[0].shape, variable.dtype)
             session.protect(variable.name, array)
