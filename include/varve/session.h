@@ -345,7 +345,8 @@ class Session {
   /// What restart() or reject() has loaded last will not do: loads the next older one in its place, as restart() does,
   /// and takes the rejected one no more in this run, unless it is named (RestartChoice::exactly). None: there is no
   /// older one; what is protected is as the rejected one left it, and the run begins anew. invalid_argument: nothing
-  /// was loaded, or there was a checkpoint since. Collective.
+  /// was loaded, or there was a checkpoint since; or the older one lacks a variable, which holds what the rejected one
+  /// had: to be protected anew. Collective.
   Result<std::optional<uint64_t>> reject();
 
   /// What restart() may take, the newest first, and of one checkpoint what is nearest first; as far as a glance tells.

@@ -305,9 +305,9 @@ typedef int (*varve_load_function)(void* context, const void* data, size_t bytes
 /* An object by callbacks: `save` appends its bytes, `load` takes them back. */
 int varve_protect_callbacks(varve_session* session, const char* name, varve_save_function save,
                             varve_load_function load, void* context);
-/* Elements of which there may be more or fewer at each checkpoint: `data` returns where they are, and how many;
- * `resize` makes room for `count` and returns it, or NULL if there is none. `element_bytes` counts with VARVE_BYTE
- * alone: of a struct; 0 is 1. */
+/* Elements of which there may be more or fewer at each checkpoint: `data` returns where they are, and how many
+ * (NULL with a count fails the call in which it runs); `resize` makes room for `count` and returns it, or NULL if there
+ * is none. `element_bytes` counts with VARVE_BYTE alone: of a struct; 0 is 1. */
 typedef const void* (*varve_data_function)(void* context, uint64_t* count);
 typedef void* (*varve_resize_function)(void* context, uint64_t count);
 int varve_protect_vector(varve_session* session, const char* name, int type, uint64_t element_bytes,

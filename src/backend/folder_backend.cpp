@@ -175,7 +175,7 @@ Status FolderRecords::remove_unchanged(const std::string& name, ByteSpan content
   const Result<ByteVector> text = read_file(fs_, aside, kComparedRecordBytesMax);
   // Somebody has made it anew meanwhile, and it goes back. Should its maker miss it just now, that makes it anew.
   if (text.ok() && as_text(*text) != as_text(contents) && fs_.rename_no_replace(aside, name).ok()) return {};
-  return fs_.remove(aside);
+  return folder_.remove_if_there(aside);  // a prune may have taken it for a leftover: it is as old as the record was
 }
 
 Result<int64_t> FolderRecords::now() {

@@ -53,6 +53,23 @@ TEST(AFolder, PutsARecordBackThatWasMadeAnewWhileItWasRemoved) {
   EXPECT_EQ(fs.list("/").value().size(), 1u);
 }
 
+TEST(AFolder, HasRemovedARecordThatAPruneHasTakenForALeftoverMeanwhile) {
+  struct BesideAPrune final : ForwardingFileSystem {
+    using ForwardingFileSystem::ForwardingFileSystem;
+    Status rename(const std::string& from, const std::string& to) override {
+      VARVE_TRY(ForwardingFileSystem::rename(from, to));
+      return to.ends_with(".stale") ? ForwardingFileSystem::remove(to) : Status();
+    }
+  };
+  MemoryFileSystem memory;
+  BesideAPrune fs(memory);
+  FolderBackend folder(fs, "/");
+  ASSERT_TRUE(folder.records().publish("/a", as_bytes("old")).ok());
+  const Status removed = folder.records().remove_unchanged("/a", as_bytes("old"));
+  EXPECT_TRUE(removed.ok()) << removed.to_string();
+  EXPECT_TRUE(memory.list("/")->empty());
+}
+
 TEST(AFolder, LeavesNothingOfARecordThatItCouldNotWrite) {
   for (uint64_t operation = 0;; ++operation) {
     MemoryFileSystem memory;

@@ -91,7 +91,7 @@ inline bool cuts_cells(const ChunkerOptions& chunker) {
 /// Streams that join (Stream::joins) are at most so long, and the chunks that they share. From the least length on such
 /// a chunk ends with a file whose name says so, one of three on average, or, as many may be called the same, its bytes,
 /// one of eight: when files come or go, those that follow are soon in the chunks that they were in before.
-inline constexpr uint64_t kJoinedFileBytesMax = 2_KiB, kJoinedChunkBytesMin = 512, kJoinedChunkBytesMax = 4_KiB;
+inline constexpr uint64_t kJoinedFileBytesMax = 2_KiB, kJoinedChunkBytesMin = 5_KiB, kJoinedChunkBytesMax = 8_KiB;
 
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {

@@ -247,7 +247,7 @@ TEST_F(Reading, NoticesEveryChangeOfAFile) {
     test::write_file(path, "contents");
     const auto files = scan();
     EXPECT_TRUE(check_unchanged(folder.path(), files[0]).ok());
-    ::usleep(20'000);
+    let_times_pass(files);
     change(path);
     return check_unchanged(folder.path(), files[0]).code();
   };
@@ -263,6 +263,36 @@ TEST_F(Reading, NoticesEveryChangeOfAFile) {
             }),
             StatusCode::busy)
       << "a change whose time was set back";
+}
+
+TEST_F(Reading, BeginsWhenFilesOfThisMomentAreOfAnEarlierOne) {
+  const auto now_ns = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
+  constexpr int64_t second_ns = 1'000'000'000;
+  const auto seen_at = [](int64_t s, uint32_t ns) {
+    SourceFile file;
+    file.changed_s = s;
+    file.changed_ns = ns;
+    return std::vector<SourceFile>{file};
+  };
+  const int64_t s = now_ns() / second_ns;
+  let_times_pass(seen_at(s, 0));
+  EXPECT_GE(now_ns(), (s + (s % 2 == 0 ? 2 : 1)) * second_ns) << "of a file system without fractions of seconds";
+  const int64_t fine = now_ns();
+  let_times_pass(seen_at(fine / second_ns, static_cast<uint32_t>(fine % second_ns)));
+  EXPECT_GE(now_ns(), fine + 10'000'000);
+}
+
+TEST_F(Reading, SaysThatAFileBecameAPipe) {
+  test::write_file(folder / "a", "contents");
+  const auto files = scan();
+  std::filesystem::remove(folder / "a");
+  ASSERT_EQ(::mkfifo((folder / "a").c_str(), 0600), 0);
+  SourceReader reader(folder.path(), files);
+  ByteVector part(4);
+  EXPECT_EQ(reader.read(0, 0, part).code(), StatusCode::busy);
 }
 
 TEST_F(Reading, ListsATreeWithoutFollowingLinks) {

@@ -66,23 +66,47 @@ class SetMender {
     }
     // A record promises that all it needs is there.
     if (!record_lost_ || !lost_.ok()) return {};
-    VARVE_TRY(lease_->commit(record, IfExists::replace));
+    VARVE_TRY(lease_->prepare(record));
+    VARVE_ASSIGN(const std::optional<ByteVector> now, raw_record(name));
+    Status committed = Status::already_exists("there is another one");
+    if (now == damaged_record_)
+      committed = now ? lease_->commit_rebuilt(name) : lease_->commit_prepared(name, IfExists::refuse);
+    if (committed.code() == StatusCode::already_exists)
+      return Status::busy("the set was made anew while it was mended, and stays as it is now", name.to_string());
+    VARVE_TRY(committed);
     ++count(*record_lost_).records;
     return {};
   }
 
-  /// The set's record in the store; else in a source.
+  /// What lies under the set's name, damaged or not; nothing if that is gone.
+  Result<std::optional<ByteVector>> raw_record(const SetName& name) const {
+    Result<ByteVector> raw = store_.backend().read_record(Catalog(store_).record_path(name), kSetRecordBytesMax);
+    if (raw.status().code() == StatusCode::not_found) return std::optional<ByteVector>();
+    VARVE_TRY(raw.status());
+    return std::optional(std::move(*raw));
+  }
+
+  /// The set's record in the store; else in a source. A damaged one gives way only to the same: a job that went back
+  /// may have made another set of that name here.
   Result<SetRecord> find_record(const SetName& name) {
+    VARVE_ASSIGN(damaged_record_, raw_record(name));
     Result<SetRecord> own = Catalog(store_).read(name);
     const StatusCode code = own.status().code();
     if (own.ok() || (code != StatusCode::corrupt && code != StatusCode::not_found)) return own;
+    Status refused = own.status();
     for (const RepairSource& source : sources_) {
       Result<SetRecord> other = Catalog(*source.store).read(name);
       if (!other.ok()) continue;
+      if (damaged_record_ && !may_have_been(*damaged_record_, *other, store_.score())) {
+        refused = Status::corrupt(std::string(own.status().message()), std::string(own.status().subject()),
+                                  "nothing left of it says that the set of that name in " + source.name +
+                                      " is the same: if that is what you want, drop the damaged one, and copy it");
+        continue;
+      }
       record_lost_ = source.name;
       return other;
     }
-    return own;
+    return refused;
   }
 
   /// Of what nobody has.
@@ -166,7 +190,8 @@ class SetMender {
   std::optional<SpreadWriter> writer_;
   std::set<Score> nodes_mended_;
   std::map<std::string, MendedFrom> mended_;
-  std::optional<std::string> record_lost_;  ///< the source that has the record then
+  std::optional<std::string> record_lost_;    ///< the source that has the record then
+  std::optional<ByteVector> damaged_record_;  ///< what lay under the set's name
   Status lost_;
 };
 
@@ -231,6 +256,8 @@ Result<RepairReport> repair_store(const Store& store, const std::vector<RepairSo
   if (report.before.whole()) return report;
   VARVE_ASSIGN(const std::vector<SetName> affected, affected_sets(store, report.before));
   for (const SetName& name : affected) {
+    const Status there = store.backend().status(Catalog(store).record_path(name)).status();
+    if (there.code() == StatusCode::not_found) continue;  // dropped since it was found damaged
     const Result<SetRepair> repair = repair_set(store, name, sources, options, progress);
     if (repair.status().code() == StatusCode::cancelled) return repair.status();
     const Status left = repair.ok() ? repair->lost : repair.status();

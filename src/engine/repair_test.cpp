@@ -8,6 +8,7 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "core/paused_file_system.h"
 #include "engine/transfer.h"
 #include "sets/fault_kinds.h"
 #include "sets/saving.h"
@@ -148,6 +149,95 @@ TEST_F(Repairing, BringsBackArenasAndRecordsThatAreGone) {
   EXPECT_EQ(report->mended[0].records, 1u);
   EXPECT_EQ(report->mended[0].nodes, 4u);
   expect_whole();
+}
+
+TEST_F(Repairing, KnowsARecordOfWhicheverVersionByItsBeginning) {
+  rewrite(near_fs, Catalog(*near).record_path(kFirst), [](ByteVector& raw) {
+    raw.at(std::string_view("VARVESET").size()) = std::byte{1};
+    raw.resize(raw.size() / 2);
+  });
+  const auto report = repair(from_far());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->mended_sets, std::vector<SetName>{kFirst});
+  expect_whole();
+}
+
+TEST_F(Repairing, RefusesARecordOfWhichNothingIsLeft) {
+  rewrite(near_fs, Catalog(*near).record_path(kFirst), [](ByteVector& raw) { raw.clear(); });
+  const Result<SetRepair> repaired = repair_set(*near, kFirst, from_far(), at_once());
+  EXPECT_EQ(repaired.status().code(), StatusCode::corrupt);
+  EXPECT_NE(repaired.status().hint().find("drop the damaged one, and copy it"), std::string::npos);
+}
+
+TEST_F(Repairing, ReplacesNoSetThatWasMadeAnewWhileItMended) {
+  const std::string record = Catalog(*near).record_path(kFirst);
+  rewrite(near_fs, record, [](ByteVector& raw) { raw.back() ^= std::byte{1}; });
+  uint64_t made_anew = 0, overtaken = 0;
+  for (uint64_t at = 0;; ++at) {
+    SCOPED_TRACE("paused before operation " + std::to_string(at));
+    const auto copy = near_fs.after_crash({.kind = CrashPolicy::Kind::keep_all});
+    bool saved = false;
+    PausedFileSystem paused(*copy, at, [&] {
+      const auto own = Store::open(*copy, near->backend().root()).value();
+      (void)Catalog(*own).remove(kFirst);
+      saved = save_numbers(*own, kFirst, numbers_between(1001, 1040)).ok();
+    });
+    bool mended = false;
+    {
+      const auto own = Store::open(paused, near->backend().root()).value();
+      const Result<SetRepair> repaired = repair_set(*own, kFirst, from_far(), at_once());
+      mended = repaired.ok() && repaired->lost.ok() && !repaired->mended.empty();
+    }
+    if (!paused.paused()) {
+      EXPECT_TRUE(mended);
+      break;
+    }
+    if (!saved) continue;
+    if (mended) {
+      ++overtaken;
+      continue;
+    }
+    const auto left = Store::open(*copy, near->backend().root()).value();
+    EXPECT_TRUE(check_numbers(*left, kFirst, numbers_between(1001, 1040)).ok());
+    ++made_anew;
+  }
+  EXPECT_GT(made_anew, 5u);
+  EXPECT_LE(overtaken, 3u) << "its last look, once it has opened the record, and the commit right behind it are left";
+}
+
+TEST_F(Repairing, BringsBackNoSetThatWasDroppedMeanwhile) {
+  test::PhaseProgress progress([&](std::string_view phase) {
+    if (phase == "looking at " + kFirst.to_string()) {
+      EXPECT_TRUE(Catalog(*near).remove(kSecond).ok());
+    }
+    return false;
+  });
+  for (const ArenaId& arena : near->list_arenas().value()) ASSERT_TRUE(near_fs.remove(near->arena_path(arena)).ok());
+  near->drop_arena_cache();
+  const auto report = repair_store(*near, from_far(), at_once(), progress);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->mended_sets, std::vector<SetName>{kFirst});
+  EXPECT_EQ(Catalog(*near).sets().value(), std::vector<SetName>{kFirst});
+}
+
+TEST_F(Repairing, TakesNoOtherSetOfTheSameNameForADamagedRecord) {
+  ASSERT_TRUE(Catalog(*near).remove(kFirst).ok());
+  {
+    test::SetMaker maker(*near);
+    const LeafLink root = test::lay_numbers(*near, maker, numbers_between(1001, 1040)).value();
+    SetRecord record;
+    record.name = kFirst;
+    record.created_s = Catalog(*far).read(kFirst)->created_s + 7;
+    record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+    ASSERT_TRUE(maker.seal().ok());
+    ASSERT_TRUE(maker.lease().commit(record).ok());
+  }
+  rewrite(near_fs, Catalog(*near).record_path(kFirst), [](ByteVector& raw) { raw.back() ^= std::byte{1}; });
+  const Result<SetRepair> repaired = repair_set(*near, kFirst, from_far(), at_once());
+  EXPECT_EQ(repaired.status().code(), StatusCode::corrupt);
+  EXPECT_NE(repaired.status().hint().find("the set of that name in far"), std::string::npos)
+      << repaired.status().to_string();
+  EXPECT_EQ(Catalog(*near).read(kFirst).status().code(), StatusCode::corrupt) << "nothing took its place";
 }
 
 TEST_F(Repairing, MendsANodeThatSeveralGroupsShare) {

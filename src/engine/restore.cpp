@@ -1,6 +1,7 @@
 #include "engine/restore.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -339,6 +340,34 @@ class Restorer {
 
   /// Puts everything at its place, one type after another on all processes. Collective.
   Status publish(RestoreReport& report) {
+    VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? begin_publishing() : Status()));
+    const Status given = give_names(report);
+    if (given.ok()) return follow_first(ranks_, ranks_.rank() == 0 ? target_.end_publishing(options_.sync) : Status());
+    // All come here, or none. Where no file got its name, the folder is what it was.
+    std::array<uint64_t, 1> any = {target_.gave_names() ? uint64_t{1} : uint64_t{0}};
+    if (ranks_.all_max(any).ok() && any[0] == 0 && ranks_.rank() == 0) target_.take_note_back();
+    return given;
+  }
+
+  /// Wanted files of all processes.
+  size_t file_count() const { return files_.count(); }
+  Status first_damage() const { return copier_.first_damage(); }
+
+ private:
+  /// Another restore into the folder may have been faster.
+  Status check_still_free() {
+    if (target_.is_still_empty()) return {};
+    for (const FileType type : {FileType::directory, FileType::regular, FileType::symlink}) {
+      for (const uint32_t number : files_.own_of(type)) {
+        const TreeFile& file = files_[number].file;
+        if (!copier_.is_lost(number)) VARVE_TRY(target_.check_free(file, files_.comes(parent_path(file.path))));
+      }
+    }
+    return {};
+  }
+
+  Status give_names(RestoreReport& report) {
+    VARVE_TRY(agree(ranks_, check_still_free()));
     for (FileType type :
          {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
       VARVE_TRY(agree(ranks_, publish_type(type, report)));
@@ -352,11 +381,13 @@ class Restorer {
     return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());
   }
 
-  /// Wanted files of all processes.
-  size_t file_count() const { return files_.count(); }
-  Status first_damage() const { return copier_.first_damage(); }
+  Status begin_publishing() {
+    std::string part;
+    for (const std::string& glob : options_.filter.globs) part += glob + "\n";
+    if (options_.filter.rank) part += "rank " + std::to_string(*options_.filter.rank);
+    return target_.begin_publishing(record_.name.to_string(), part, options_.sync, progress_);
+  }
 
- private:
   Status publish_type(FileType type, RestoreReport& report) {
     std::vector<uint32_t> numbers = files_.own_of(type);
     std::erase_if(numbers, [this](uint32_t number) { return copier_.is_lost(number); });

@@ -1,6 +1,7 @@
 #include "engine/restore_target.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
@@ -12,11 +13,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "core/file_system.h"
 #include "core/process.h"
@@ -29,6 +32,8 @@ namespace {
 constexpr size_t kTargetFilesMax = 256;
 constexpr size_t kOpenFilesShare = 8;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
+constexpr mode_t kNoteMode = 0644;
+constexpr size_t kNoteBytesMax = 4096;
 /// As many files and folders are made durable one by one; from then on, the file system writes out all it has, which
 /// others may have left to it, too.
 constexpr uint64_t kSyncedSinglyMax = 512;
@@ -111,7 +116,7 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
        path = parent_path(path)) {
     target->made_.push_back(path);
   }
-  target->created_ = std::filesystem::create_directories(folder, error);
+  target->created_ = target->is_empty_ = std::filesystem::create_directories(folder, error);
   if (error == std::errc::not_a_directory || error == std::errc::file_exists)
     return Status::invalid_argument("not a folder", folder);
   if (error) return Status::from_errno(error.value(), "create folder", folder);
@@ -151,7 +156,7 @@ RestoreTarget::~RestoreTarget() {
 }
 
 Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const {
-  if (created_) return {};  // it was empty a moment ago, and publish() replaces nothing
+  if (is_empty_) return {};
   const std::string parent = parent_path(file.path);
   UniqueFd at(parent == "." ? ::dup(root_.get()) : open_beneath(root_.get(), parent));
   if (!at.valid()) {
@@ -323,20 +328,30 @@ Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string
   return at;
 }
 
+namespace {
+/// Of a folder, and of nothing that a link of its name leads to. False: errno says why not.
+bool set_folder_mode(int parent, const std::string& name, uint32_t mode) {
+  // The folder may be one that nobody can open otherwise.
+  const UniqueFd folder(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return folder.valid() && ::chmod(fmt::format("/proc/self/fd/{}", folder.get()).c_str(), mode) == 0;
+}
+}  // namespace
+
 Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
   const std::string name = base_name(file.path);
   VARVE_ASSIGN(const int parent, parent_of(file.path));
   switch (file.type) {
     case FileType::directory:
       if (::mkdirat(parent, name.c_str(), kFolderModeWhileRestoring) != 0 &&
-          (errno != EEXIST || ::fchmodat(parent, name.c_str(), file.mode | kFolderModeWhileRestoring, 0) != 0)) {
+          (errno != EEXIST || !set_folder_mode(parent, name, file.mode | kFolderModeWhileRestoring))) {
         return Status::from_errno(errno, "create folder", describe(file.path));
       }
       break;
     case FileType::symlink: {
-      if (overwrite_) ::unlinkat(parent, name.c_str(), 0);
+      if (overwrite_ && ::unlinkat(parent, name.c_str(), 0) == 0) gave_names_ = true;
       if (::symlinkat(file.link_target.c_str(), parent, name.c_str()) != 0)
         return Status::from_errno(errno, "create symbolic link", describe(file.path));
+      gave_names_ = true;
       const timespec times[2] = {{0, UTIME_OMIT},
                                  {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
       if (::utimensat(parent, name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
@@ -359,7 +374,72 @@ Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
   }
   changed_folders_.insert(parent_path(file.path));
   published_ = true;
+  gave_names_ = gave_names_ || file.type != FileType::directory;
   return {};
+}
+
+Status RestoreTarget::lock_note(ProgressSink& progress) {
+  bool waits = false;
+  // Not every file system has locks: there, nobody waits for anybody.
+  while (::flock(note_.get(), LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
+    if (progress.cancelled()) return Status::cancelled();
+    if (!waits) progress.phase("waiting for another restore into the same folder");
+    waits = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return {};
+}
+
+Status RestoreTarget::begin_publishing(const std::string& set, const std::string& part, bool sync,
+                                       ProgressSink& progress) {
+  const std::string path = describe(std::string(kRestoringNote));
+  struct stat status {};
+  do {  // again if whoever had the lock has removed the note meanwhile
+    note_.reset(::openat(root_.get(), kRestoringNote.data(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                         kNoteMode));
+    if (!note_.valid()) return Status::from_errno(errno, "create", path);
+    VARVE_TRY(lock_note(progress));
+    if (::fstat(note_.get(), &status) != 0) return Status::from_errno(errno, "look at", path);
+  } while (status.st_nlink == 0);
+  if (!S_ISREG(status.st_mode)) return Status::already_exists("something that is no note lies there", path);
+  const std::string told = (set + "\n" + part).substr(0, kNoteBytesMax);
+  std::string left(kNoteBytesMax, '\0');
+  const ssize_t got = ::pread(note_.get(), left.data(), left.size(), 0);
+  if (got < 0) return Status::from_errno(errno, "read", path);
+  left.resize(static_cast<size_t>(got));
+  // One that was stopped before it had written its note had published nothing either.
+  note_goes_ = left.empty() || left == told || (part.empty() && left.starts_with(set + "\n"));
+  note_is_new_ = left.empty();
+  if (!note_is_new_) return {};
+  const bool written = ::pwrite(note_.get(), told.data(), told.size(), 0) == static_cast<ssize_t>(told.size());
+  if (written && (!sync || (::fsync(note_.get()) == 0 && ::fsync(root_.get()) == 0))) return {};
+  const Status failed = Status::from_errno(written || errno != 0 ? errno : ENOSPC, "write", path);
+  ::unlinkat(root_.get(), kRestoringNote.data(), 0);
+  return failed;
+}
+
+bool RestoreTarget::is_still_empty() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder_, error), end; is_empty_ && !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    is_empty_ = is_restore_staging(name) || name == kRestoringNote;
+  }
+  is_empty_ = is_empty_ && !error;
+  return is_empty_;
+}
+
+Status RestoreTarget::end_publishing(bool sync) {
+  if (note_goes_ && ::unlinkat(root_.get(), kRestoringNote.data(), 0) != 0 && errno != ENOENT)
+    return Status::from_errno(errno, "remove", describe(std::string(kRestoringNote)));
+  note_.reset();
+  if (sync && note_goes_ && ::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
+  return {};
+}
+
+void RestoreTarget::take_note_back() {
+  if (note_is_new_) ::unlinkat(root_.get(), kRestoringNote.data(), 0);
+  note_.reset();
 }
 
 Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {

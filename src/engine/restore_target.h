@@ -15,6 +15,7 @@
 #include "core/buffer.h"
 #include "core/bytes.h"
 #include "core/process.h"
+#include "core/progress.h"
 #include "core/sync.h"
 #include "core/unique_id.h"
 #include "format/tree.h"
@@ -33,9 +34,15 @@ inline bool is_restore_staging(std::string_view name) {
          name.size() == kRestoreStagingPrefix.size() + 2 * sizeof(UniqueId::bytes);
 }
 
+/// A note of this name lies in a folder while a restore gives its files their names there, and stays if that is
+/// stopped: what is in the folder may then be some of a set, or some of it beside what was there before. It holds the
+/// set's name, and which part of it was asked for; and is no part of any set.
+inline constexpr std::string_view kRestoringNote = ".varve-restoring";
+
 /// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
-/// publish(); paths are followed without leaving the folder and without following symbolic links (openat2). write() may
-/// be called by several threads (finish() and stage_whole() as well); the rest by one.
+/// publish(), between begin_publishing() and end_publishing() of one of the processes; paths are followed without
+/// leaving the folder and without following symbolic links (openat2). write() may be called by several threads
+/// (finish() and stage_whole() as well); the rest by one.
 class RestoreTarget {
  public:
   /// Creates `folder` and its parents if need be, and removes what restores that were killed have left in it.
@@ -63,6 +70,18 @@ class RestoreTarget {
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
   Status make_staged_durable();
+  /// Lays the note (kRestoringNote) into the folder: `part` of `set` comes, or all of it (empty). Waits for other
+  /// restores that are publishing into the same folder. cancelled: the user would not.
+  Status begin_publishing(const std::string& set, const std::string& part, bool sync, ProgressSink& progress);
+  /// After that: whether check_free() says what it has said before, for all files at once, as nothing has come.
+  bool is_still_empty();
+  /// Takes it away, unless a restore that was stopped has left it, and this one was not of the same, nor of all of its
+  /// set.
+  Status end_publishing(bool sync);
+  /// Whether publish() has changed what there is of files and links.
+  bool gave_names() const { return gave_names_; }
+  /// After begin_publishing(), if nobody's publish() has: the note goes if this restore has laid it.
+  void take_note_back();
   /// Puts a staged file at its place, or creates the folder or link that `file` is.
   Status publish(uint32_t number, const TreeFile& file);
   /// Gives folders their modes and times, deepest first, and makes names durable if `sync`.
@@ -70,6 +89,7 @@ class RestoreTarget {
 
  private:
   RestoreTarget(std::string folder, bool overwrite);
+  Status lock_note(ProgressSink& progress);
   Result<UniqueFd> open_folder(const std::string& path) const;
   Status make_staging();
   Status sync_names(bool together);
@@ -95,8 +115,13 @@ class RestoreTarget {
   std::vector<std::string> made_;          ///< folder_ and those above it, if open() made them
   std::set<std::string> changed_folders_;  ///< below folder_, in which there are new names
   bool created_ = false;
+  bool is_empty_ = false;  ///< but for what restores lay there
   bool published_ = false;
+  bool gave_names_ = false;
   UniqueFd root_, staging_;
+  UniqueFd note_;  ///< kRestoringNote, locked
+  bool note_is_new_ = false;
+  bool note_goes_ = true;                 ///< with the end of this restore
   bool can_sync_all_ = false;             ///< all that the file system has, at once
   std::atomic<uint64_t> small_count_{0};  ///< that are to be durable
   std::string staging_name_;

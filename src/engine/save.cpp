@@ -14,11 +14,13 @@
 #include "comm/agreement.h"
 #include "comm/process_share.h"
 #include "core/bytes.h"
+#include "core/file_system.h"
 #include "core/step_text.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "core/work_meter.h"
 #include "engine/group_saver.h"
+#include "engine/restore_target.h"
 #include "engine/scheme.h"
 #include "engine/source.h"
 #include "store/commit.h"
@@ -292,11 +294,48 @@ class WatchedGlobs {
 };
 
 /// What is left of a set is not saved as if it were all.
-Status check_none_is_removed(const std::vector<SourceFile>& files) {
+Status check_is_whole(const std::vector<SourceFile>& files) {
   for (const SourceFile& file : files) {
-    if (is_removal_note(base_name(file.path)))
+    const std::string name = base_name(file.path);
+    if (is_removal_note(name))
       return Status::busy("files of a set are being removed, as it is saved", file.path,
                           "have the watcher finish that, or remove this note to save what is left");
+    if (name == kRestoringNote)
+      return Status::busy("a set is being restored there, or a restore was stopped", file.path,
+                          "restore the set that it names over it once more, or remove this note to save what is there");
+  }
+  return {};
+}
+
+/// Nor what a restore that was stopped has brought so far into a folder above: what it brought has its own times, and
+/// got its name after the note did.
+Status check_nothing_is_restored_above(const std::string& folder, const std::vector<SourceFile>& files) {
+  std::error_code error;
+  std::filesystem::path above = std::filesystem::canonical(folder, error);
+  while (!error && above.has_relative_path()) {
+    above = above.parent_path();
+    const std::string path = (above / kRestoringNote).string();
+    const Result<FileStatus> note = posix_file_system().stat(path);
+    if (!note.ok()) continue;
+    const int64_t note_s = note->modified_ns / 1'000'000'000;
+    for (const SourceFile& file : files) {
+      if (file.type == FileType::regular && file.changed_s >= note_s && file.modified_s <= note_s + 1) {
+        return Status::busy(
+            "a set is being restored there, or a restore was stopped", path,
+            "if these files are not of the set that it names, remove this note; else restore that set over "
+            "them once more");
+      }
+    }
+  }
+  return {};
+}
+
+Status check_sizes(const std::vector<SourceFile>& files) {
+  uint64_t sum = 0;
+  for (const SourceFile& file : files) {
+    sum += file.bytes;
+    if (file.bytes > kTreeFileBytesMax || sum > kTreeFileBytesMax)
+      return Status::resource_limit("files have more bytes than a set can have, 4 EiB", file.path);
   }
   return {};
 }
@@ -311,7 +350,7 @@ Status choose(std::vector<SourceFile>& files, FileChoice choice, ProgressSink& p
   WatchedGlobs excluded(choice.exclude), included(choice.include);
   std::erase_if(files, [&](const SourceFile& file) { return excluded.match(file.path); });
   excluded.warn_of_idle_ones(progress);
-  VARVE_TRY(check_none_is_removed(files));
+  VARVE_TRY(check_is_whole(files));
   if (choice.include.empty()) return {};
   std::set<std::string> needed;
   for (const SourceFile& file : files) {
@@ -330,6 +369,8 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
                                            ProgressSink& progress) {
   std::vector<SourceFile> files;
   if (source.is_file()) {
+    if (!options.choice.all())
+      return Status::invalid_argument("one file is saved as it is; patterns choose from a folder", source.self.path);
     files.push_back(source.self);
   } else {
     VARVE_ASSIGN(files, scan_source_tree(source.folder, progress));
@@ -339,8 +380,14 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
       if (!was_empty) return Status::not_found("nothing in the folder is to be saved", source.folder);
       progress.warning(Status::not_found("the folder is empty", source.folder));
     }
+    VARVE_TRY(check_nothing_is_restored_above(source.folder, files));
   }
+  VARVE_TRY(check_sizes(files));
+  let_times_pass(files);
   VARVE_TRY(assign_ranks(files, options.ranks.rank_regex));
+  const auto has_rank = [](const SourceFile& file) { return file.rank >= 0; };
+  if (!options.ranks.rank_regex.empty() && !files.empty() && std::none_of(files.begin(), files.end(), has_rank))
+    progress.warning(Status::not_found("the rank expression fits no file: none has a rank", options.ranks.rank_regex));
   return files;
 }
 

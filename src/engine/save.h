@@ -108,7 +108,7 @@ inline bool is_removal_note(std::string_view name) { return name.starts_with(kRe
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
 /// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does, or if
-/// there is a note in it that files are being removed).
+/// there is a note in it that files are being removed, or restored).
 /// Progress is in raw bytes.
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress = null_progress());
@@ -126,7 +126,7 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 Status check_save_options(const SaveOptions& options);
 
 /// The file, or what is in the folder as far as `options` choose it, with ranks (scheme.h). Warns if that is nothing.
-/// busy: it has a removal's note, in what is not excluded.
+/// busy: it has a removal's or a restore's note, in what is not excluded.
 Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
                                            ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.

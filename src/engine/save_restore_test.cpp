@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "core/memory_file_system.h"
 #include "engine/restore_target.h"
@@ -86,6 +87,179 @@ TEST_F(SaveRestore, SavesNothingOfAFolderThatASetIsLeaving) {
   std::filesystem::remove(source + "/" + note);
   options = test::save_options("other", 8);
   EXPECT_EQ(saved(source), StatusCode::ok);
+}
+
+TEST_F(SaveRestore, SavesNothingOfAFolderInWhichARestoreWasStopped) {
+  save_sample();
+  const std::string target = place / "target", note = target + "/" + std::string(kRestoringNote);
+  {
+    // Two files of the set are at their places when its process ends.
+    const auto stopped = RestoreTarget::open(target, false);
+    ASSERT_TRUE(stopped.ok());
+    ASSERT_TRUE((*stopped)->begin_publishing("run@7", "", true, null_progress()).ok());
+    test::write_file(target + "/one", "of two");
+  }
+  const auto saved = [&] {
+    return save_folder(*store, target, test::save_options("other", 7), test::layout_service()).status();
+  };
+  EXPECT_EQ(saved().code(), StatusCode::busy);
+  EXPECT_EQ(saved().subject(), kRestoringNote);
+  // Neither a part of that set nor another set makes it whole.
+  RestoreOptions options;
+  options.overwrite = true;
+  options.filter.globs = {"*.txt"};
+  ASSERT_TRUE(restore(target, options).ok());
+  EXPECT_EQ(saved().code(), StatusCode::busy);
+  ASSERT_TRUE(test::save(*store, source, "run", 8).ok());
+  options.filter.globs.clear();
+  ASSERT_TRUE(restore_set(*store, {"run", 8}, target, options).ok());
+  EXPECT_EQ(saved().code(), StatusCode::busy);
+  ASSERT_TRUE(restore(target, options).ok());
+  EXPECT_FALSE(std::filesystem::exists(note));
+  EXPECT_EQ(saved().code(), StatusCode::ok);
+}
+
+TEST_F(SaveRestore, GoesOnAfterOneThatWasStoppedBeforeItHadGivenAnyFileItsName) {
+  save_sample();
+  const std::string target = place / "target";
+  test::write_file(target + "/" + std::string(kRestoringNote), "");
+  ASSERT_TRUE(restore(target).ok());
+  EXPECT_EQ(test::snapshot_of(target), test::snapshot_of(source));
+}
+
+TEST_F(SaveRestore, LeavesNoNoteWhereItCouldGiveNoFileItsName) {
+  save_sample();
+  const std::string target = place / "target";
+  // It has looked at the folder already when another one puts the same set there.
+  struct Other final : ProgressSink {
+    void total(uint64_t) override {}
+    void advance(uint64_t) override {
+      if (!std::exchange(done, true)) put();
+    }
+    void phase(std::string_view) override {}
+    void warning(const Status&) override {}
+    bool cancelled() const override { return false; }
+    std::function<void()> put;
+    bool done = false;
+  } other;
+  other.put = [&] { EXPECT_TRUE(restore(target).ok()); };
+  RestoreOptions options;
+  options.thread_count = 1;
+  EXPECT_EQ(restore_set(*store, {"run", 7}, target, options, other).status().code(), StatusCode::already_exists);
+  EXPECT_TRUE(other.done);
+  EXPECT_EQ(test::snapshot_of(target), test::snapshot_of(source));
+}
+
+TEST_F(SaveRestore, PutsFilesIntoAFolderAfterAnotherRestoreHasDoneSo) {
+  save_sample();
+  const std::string target = place / "target";
+  Result<std::unique_ptr<RestoreTarget>> first = RestoreTarget::open(target, false);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE((*first)->begin_publishing("run@7", "", false, null_progress()).ok());
+  std::atomic<bool> done = false;
+  Thread second = start_thread([&] {
+                    EXPECT_TRUE(restore(target).ok());
+                    done = true;
+                  }).value();
+  // The first has staged nothing.
+  const auto has_staged = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(target)) {
+      std::error_code gone;
+      if (is_restore_staging(entry.path().filename().string()) && !std::filesystem::is_empty(entry.path(), gone))
+        return true;
+    }
+    return false;
+  };
+  for (int tries = 0; tries < 1000 && !has_staged(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(has_staged());
+  EXPECT_FALSE(std::filesystem::exists(target + "/notes.txt")) << "the first is at it";
+  EXPECT_FALSE(done);
+  ASSERT_TRUE((*first)->end_publishing(false).ok());
+  second.join();
+  first->reset();
+  EXPECT_EQ(test::snapshot_of(target), test::snapshot_of(source));
+}
+
+TEST_F(SaveRestore, CanBeStoppedWhileItWaitsForAnotherRestoreIntoTheFolder) {
+  test::PhaseProgress progress([](std::string_view phase) { return phase.starts_with("waiting for another restore"); });
+  save_sample();
+  const std::string target = place / "target";
+  const auto other = RestoreTarget::open(target, false).value();
+  ASSERT_TRUE(other->begin_publishing("run@7", "", false, null_progress()).ok());
+  const Status stopped = restore_set(*store, {"run", 7}, target, {}, progress).status();
+  EXPECT_EQ(stopped.code(), StatusCode::cancelled) << stopped.to_string();
+  ASSERT_TRUE(other->end_publishing(false).ok());
+  EXPECT_TRUE(restore(target).ok());
+}
+
+/// Does something once a restore waits for another one, of which `other` has the note; then lets it go on.
+test::PhaseProgress while_it_waits(std::unique_ptr<RestoreTarget>& other, std::function<void()> then) {
+  return test::PhaseProgress([&other, then = std::move(then)](std::string_view phase) {
+    if (!phase.starts_with("waiting for another restore")) return false;
+    then();
+    EXPECT_TRUE(other->end_publishing(false).ok());
+    other.reset();
+    return false;
+  });
+}
+
+TEST_F(SaveRestore, SetsNoModeThroughALinkThatComesMeanwhile) {
+  save_sample();
+  std::filesystem::permissions(source + "/data", std::filesystem::perms{0777});
+  ASSERT_TRUE(test::save(*store, source, "run", 8).ok());
+  const std::string target = place / "target", outside = place / "outside";
+  std::filesystem::create_directory(outside);
+  std::filesystem::permissions(outside, std::filesystem::perms{0700});
+  std::unique_ptr<RestoreTarget> other = RestoreTarget::open(target, false).value();
+  ASSERT_TRUE(other->begin_publishing("run@8", "", false, null_progress()).ok());
+  test::PhaseProgress progress =
+      while_it_waits(other, [&] { std::filesystem::create_directory_symlink(outside, target + "/data"); });
+  EXPECT_FALSE(restore_set(*store, {"run", 8}, target, {}, progress).ok());
+  EXPECT_EQ(std::filesystem::status(outside).permissions(), std::filesystem::perms{0700});
+  EXPECT_TRUE(std::filesystem::is_empty(outside));
+}
+
+TEST_F(SaveRestore, ChangesNothingOfWhatAnotherRestoreWasFasterWith) {
+  save_sample();
+  std::filesystem::permissions(source + "/data", std::filesystem::perms{0500});
+  ASSERT_TRUE(test::save(*store, source, "run", 8).ok());
+  for (const bool is_new : {false, true}) {
+    SCOPED_TRACE(is_new);
+    const std::string target = place / (is_new ? "new" : "there");
+    if (!is_new) std::filesystem::create_directory(target);
+    std::unique_ptr<RestoreTarget> other = RestoreTarget::open(target, false).value();
+    ASSERT_TRUE(other->begin_publishing("run@8", "", false, null_progress()).ok());
+    test::PhaseProgress progress = while_it_waits(other, [&] {
+      test::write_file(target + "/data/rank0.bin", "as the other one has it");
+      std::filesystem::permissions(target + "/data", std::filesystem::perms{0500});
+    });
+    EXPECT_EQ(restore_set(*store, {"run", 8}, target, {}, progress).status().code(), StatusCode::already_exists);
+    EXPECT_EQ(std::filesystem::status(target + "/data").permissions(), std::filesystem::perms{0500});
+    EXPECT_FALSE(std::filesystem::exists(target + "/notes.txt"));
+    std::filesystem::permissions(target + "/data", std::filesystem::perms{0700});
+  }
+  std::filesystem::permissions(source + "/data", std::filesystem::perms{0700});
+}
+
+TEST_F(SaveRestore, SavesNothingBelowAFolderIntoWhichARestoreWasStopped) {
+  save_sample();
+  const std::string note = place / "run/" + std::string(kRestoringNote);
+  std::filesystem::create_directories(place / "run/below0001");
+  const auto saved = [&](const std::string& name) {
+    test::write_file(place / "run/below0001/" + name, name);
+    return test::save(*store, place / "run/below0001", "below", 1).status();
+  };
+  const auto a_minute = std::chrono::minutes(1);
+  test::write_file(note, "");
+  ASSERT_TRUE(saved("made by a program since").code() != StatusCode::ok) << "of the same second: who knows";
+  std::filesystem::last_write_time(note, std::filesystem::last_write_time(note) - a_minute);
+  EXPECT_TRUE(saved("made by a program since").ok());
+  std::filesystem::last_write_time(place / "run/below0001/made by a program since",
+                                   std::filesystem::last_write_time(note) - a_minute);
+  const Status refused = test::save(*store, place / "run/below0001", "below", 2).status();
+  EXPECT_EQ(refused.code(), StatusCode::busy);
+  EXPECT_EQ(refused.subject(), std::filesystem::canonical(note).string());
 }
 
 TEST_F(SaveRestore, NamesASetAfterItsFolder) {
@@ -400,6 +574,20 @@ TEST_F(SaveRestore, OntoAFullDiskSaysSoAndLeavesNoFile) {
   ASSERT_TRUE(test::save(*store, many, "run", 8).ok());
   EXPECT_EQ(restore_set(*store, {"run", 8}, place / "disk", {}).status().code(), StatusCode::no_space);
   EXPECT_TRUE(std::filesystem::is_empty(place / "disk"));
+  EXPECT_EQ(::umount((place / "disk").c_str()), 0);
+}
+
+TEST_F(SaveRestore, RefusesFilesThatNoSetCanHold) {
+  std::filesystem::create_directory(place / "disk");
+  if (::mount("none", (place / "disk").c_str(), "tmpfs", 0, "size=4m") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  const std::string folder = place / "disk/run0001";
+  test::write_file(folder + "/f", "x");
+  for (const uint64_t bytes : {kTreeFileBytesMax + 1, kTreeFileBytesMax}) {
+    ASSERT_EQ(::truncate((folder + "/f").c_str(), static_cast<off_t>(bytes)), 0);
+    EXPECT_EQ(test::save(*store, folder, "run", 1).status().code(), StatusCode::resource_limit);
+    test::write_file(folder + "/g", "together they have more");
+  }
   EXPECT_EQ(::umount((place / "disk").c_str()), 0);
 }
 

@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "core/file_system.h"
 #include "core/open_writers.h"
@@ -144,14 +147,36 @@ Status failed_while_saved(int error, std::string_view action, const std::string&
 Status check_unchanged(const std::string& folder, const SourceFile& file) {
   hand_over();
   const std::string path = join_path(folder, file.path);
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return failed_while_saved(errno, "look at", path);
-  const bool same_time = status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns;
+  struct statx status {};
+  // Not from what a network file system remembers of it: another node may have written to it.
+  const int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
+  if (::statx(AT_FDCWD, path.c_str(), flags, STATX_BASIC_STATS, &status) != 0)
+    return failed_while_saved(errno, "look at", path);
+  const bool same_time = status.stx_mtime.tv_sec == file.modified_s && status.stx_mtime.tv_nsec == file.modified_ns;
   const bool same = file.type == FileType::directory
-                        ? S_ISDIR(status.st_mode) && same_time  // its time changes with the names in it
-                        : S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes && same_time &&
-                              status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;
+                        ? S_ISDIR(status.stx_mode) && same_time  // its time changes with the names in it
+                        : S_ISREG(status.stx_mode) && status.stx_size == file.bytes && same_time &&
+                              status.stx_ctime.tv_sec == file.changed_s && status.stx_ctime.tv_nsec == file.changed_ns;
   return same ? Status() : changed_while_saved(path);
+}
+
+void let_times_pass(const std::vector<SourceFile>& files) {
+  using std::chrono::nanoseconds, std::chrono::seconds;
+  // Clocks of kernels tick every 10 ms at most. Where there are no fractions of a second, a file system has whole ones,
+  // or even ones.
+  constexpr nanoseconds kernel_tick = std::chrono::milliseconds(10), file_system_tick = seconds(2);
+  const nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
+  nanoseconds end = now;
+  for (const SourceFile& file : files) {
+    for (const auto& [s, ns] : {std::pair(file.changed_s, file.changed_ns), {file.modified_s, file.modified_ns}}) {
+      // What is not of this moment is older, or of another clock, of which nothing can be told.
+      if (s < now / seconds(1) - 2 || s > now / seconds(1) + 2) continue;
+      const nanoseconds tick = ns != 0 ? kernel_tick : s % 2 == 0 ? file_system_tick : seconds(1);
+      const nanoseconds passed = seconds(s) + nanoseconds(ns) + tick;
+      if (passed - now <= file_system_tick) end = std::max(end, passed);
+    }
+  }
+  if (end > now) std::this_thread::sleep_for(end - now);
 }
 
 namespace {
@@ -178,8 +203,12 @@ Result<int> SourceReader::open(uint32_t file) {
     return found->second.fd.get();
   }
   const std::string path = join_path(folder_, files_[file].path);
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  // Nobody waits for who might write to what is a pipe by now.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return failed_while_saved(errno, "open", path);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return Status::from_errno(errno, "look at", path);
+  if (!S_ISREG(status.st_mode)) return changed_while_saved(path);
   if (!seen_[file]) VARVE_TRY(have_writes_noticed(fd.get(), path));
   seen_[file] = true;
   while (!open_.empty() && open_file_count >= open_files_max_) {

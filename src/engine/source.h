@@ -89,6 +89,10 @@ Status failed_while_saved(int error, std::string_view action, const std::string&
 /// busy if the file, or what lies in the folder, differs from what the scan saw.
 Status check_unchanged(const std::string& folder, const SourceFile& file);
 
+/// Waits until whatever happens to the files from now on gives them other times than those that the scan saw, for two
+/// seconds at most: a file system counts time in ticks, and what is written in one tick has one time.
+void let_times_pass(const std::vector<SourceFile>& files);
+
 /// Reads files of a folder. One thread.
 class SourceReader {
  public:

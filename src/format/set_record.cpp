@@ -8,6 +8,14 @@ namespace {
 constexpr std::string_view kRecordMagic = "VARVESET";
 /// Records of version 1 have neither number nor run.
 constexpr uint16_t kRecordVersion = 2, kVersionWithoutNumber = 1;
+
+void write_beginning(ByteWriter& w, const SetRecord& record) {
+  w.bytes(as_bytes(kRecordMagic));
+  w.le16(kRecordVersion);
+  w.text(record.name.job);
+  w.varint(record.name.step);
+  w.signed_varint(record.created_s);
+}
 }  // namespace
 
 uint64_t SetRecord::stored_bytes() const {
@@ -31,14 +39,28 @@ bool same_trees(const SetRecord& a, const SetRecord& b) {
                     [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; });
 }
 
+bool may_have_been(ByteSpan damaged, const SetRecord& record, const ScoreFunction& score) {
+  ByteVector beginning;
+  ByteWriter w(beginning);
+  write_beginning(w, record);
+  // Both versions begin alike, but for their number.
+  const size_t fields = kRecordMagic.size() + sizeof(uint16_t);
+  if (damaged.size() >= beginning.size() &&
+      std::equal(beginning.begin() + fields, beginning.end(), damaged.begin() + fields))
+    return true;
+  const auto found = std::count_if(record.groups.begin(), record.groups.end(), [&](const GroupRecord& group) {
+    ByteVector root;
+    ByteWriter writer(root);
+    write_score(writer, group.root, score.score_bytes());
+    return std::search(damaged.begin(), damaged.end(), root.begin(), root.end()) != damaged.end();
+  });
+  return 2 * static_cast<size_t>(found) > record.groups.size();
+}
+
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score) {
   ByteVector out;
   ByteWriter w(out);
-  w.bytes(as_bytes(kRecordMagic));
-  w.le16(kRecordVersion);
-  w.text(record.name.job);
-  w.varint(record.name.step);
-  w.signed_varint(record.created_s);
+  write_beginning(w, record);
   for (const std::string* text : {&record.scheme, &record.policy, &record.chunker, &record.match}) w.text(*text);
   for (uint64_t number : {record.rank_count, record.file_count, record.raw_bytes, record.new_bytes}) w.varint(number);
   w.varint(record.number);

@@ -58,6 +58,10 @@ struct SetRecord {
   bool has_all_ranks() const { return run_ranks == 0 || rank_count == run_ranks; }
 };
 
+/// Whether damaged bytes were the record of this set once: they begin as it does, up to the time of its making, or have
+/// most of its roots. Said of another set of that name only if that was made in the very same second.
+bool may_have_been(ByteSpan damaged, const SetRecord& record, const ScoreFunction& score);
+
 /// Whether both have the same trees, group by group, and so the same content. Others may have it, too, in other trees.
 bool same_trees(const SetRecord& a, const SetRecord& b);
 

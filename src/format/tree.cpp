@@ -1,7 +1,11 @@
 #include "format/tree.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <utility>
+
+#include "core/file_system.h"
 
 namespace varve {
 
@@ -9,9 +13,9 @@ namespace {
 constexpr uint8_t kLeafKind = 'L';
 constexpr uint8_t kNamingLeafKind = 'M';  ///< describes small variables, too
 constexpr uint8_t kRootKind = 'R';
-constexpr uint8_t kPiecesKind = 'P';  ///< lists the pieces of a leaf
-constexpr uint8_t kPieceKind = 'C';   ///< a piece
-constexpr uint64_t kFileBytesMax = uint64_t{1} << 62;
+constexpr uint8_t kPiecesKind = 'P';      ///< lists the pieces of a leaf
+constexpr uint8_t kPieceKind = 'C';       ///< a piece
+constexpr uint8_t kColumnLeafKind = 'F';  ///< a leaf of many files, whose fields are in columns
 
 // FORMAT.md, "Leaf": a reference's first number. Bit 0 tells patterns from packs.
 constexpr uint64_t kPatternTag = 1;
@@ -219,19 +223,22 @@ Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_b
   return stream;
 }
 
-void write_file(ByteWriter& w, const TreeFile& file, bool naming, PackCursors& cursors, uint32_t& last_pack) {
-  w.text(file.path);
-  w.u8(static_cast<uint8_t>(file.type));
-  w.varint(file.mode);
-  w.signed_varint(file.modified_s);
-  w.varint(file.modified_ns);
-  w.signed_varint(file.rank);
-  if (file.type == FileType::symlink) w.text(file.link_target);
-  if (file.type != FileType::regular) return;
-  w.varint(file.bytes);
+/// What files of a leaf share while they are written.
+struct WriteContext {
+  bool naming;
+  PackCursors cursors;
+  uint32_t last_pack = 0;
+};
+
+void write_streams(ByteWriter& w, const TreeFile& file, WriteContext& leaf) {
+  for (const std::vector<Reference>& stream : file.streams) write_stream(w, stream, leaf.cursors, leaf.last_pack);
+}
+
+/// All of a regular file but its size.
+void write_content(ByteWriter& w, const TreeFile& file, WriteContext& leaf) {
   w.text(file.layout.format);
   w.varint(file.unnamed_variable_count);
-  if (naming) {
+  if (leaf.naming) {
     w.varint(file.small_variables.size());
     uint64_t small_cursor = 0;
     for (const Variable& variable : file.small_variables) {
@@ -246,10 +253,23 @@ void write_file(ByteWriter& w, const TreeFile& file, bool naming, PackCursors& c
     w.varint(file.class_of[i]);
     write_description(w, file.layout.variables[i], file_cursor);
   }
-  for (const std::vector<Reference>& stream : file.streams) write_stream(w, stream, cursors, last_pack);
+  write_streams(w, file, leaf);
 }
 
-/// What all files of a leaf share.
+void write_file(ByteWriter& w, const TreeFile& file, WriteContext& leaf) {
+  w.text(file.path);
+  w.u8(static_cast<uint8_t>(file.type));
+  w.varint(file.mode);
+  w.signed_varint(file.modified_s);
+  w.varint(file.modified_ns);
+  w.signed_varint(file.rank);
+  if (file.type == FileType::symlink) w.text(file.link_target);
+  if (file.type != FileType::regular) return;
+  w.varint(file.bytes);
+  write_content(w, file, leaf);
+}
+
+/// What files of a leaf share while they are read.
 struct LeafContext {
   uint64_t class_count;
   bool naming;
@@ -257,14 +277,7 @@ struct LeafContext {
   uint32_t last_pack = 0;
 };
 
-Status read_regular_part(ByteReader& reader, LeafContext& leaf, TreeFile& file) {
-  VARVE_ASSIGN(file.bytes, reader.varint());
-  if (file.bytes > kFileBytesMax) return Status::corrupt("a file has an impossible size", file.path);
-  VARVE_ASSIGN(std::string_view format, reader.text());
-  file.layout.format = format;
-  VARVE_ASSIGN(file.unnamed_variable_count, reader.varint());
-  if (leaf.naming) VARVE_TRY(read_small_variables(reader, file));
-  VARVE_TRY(read_variables(reader, leaf.class_count, file));
+Status read_streams(ByteReader& reader, LeafContext& leaf, TreeFile& file) {
   VARVE_TRY(check_variables(file));
   uint64_t skeleton_bytes = file.bytes;
   for (const Variable& variable : file.layout.variables) skeleton_bytes -= variable.stored_bytes();
@@ -276,35 +289,239 @@ Status read_regular_part(ByteReader& reader, LeafContext& leaf, TreeFile& file) 
   return {};
 }
 
+Status read_content(ByteReader& reader, LeafContext& leaf, TreeFile& file) {
+  VARVE_ASSIGN(std::string_view format, reader.text());
+  file.layout.format = format;
+  VARVE_ASSIGN(file.unnamed_variable_count, reader.varint());
+  if (leaf.naming) VARVE_TRY(read_small_variables(reader, file));
+  VARVE_TRY(read_variables(reader, leaf.class_count, file));
+  return read_streams(reader, leaf, file);
+}
+
+Status check_path(const TreeFile& file) {
+  if (path_is_safe(file.path)) return {};
+  return Status::corrupt("a set names a path outside its folder", file.path,
+                         "this store was tampered with; do not trust it");
+}
+
+Status set_type(TreeFile& file, uint8_t type) {
+  if (type > static_cast<uint8_t>(FileType::symlink)) return Status::corrupt("a file is of unknown type", file.path);
+  file.type = static_cast<FileType>(type);
+  return {};
+}
+
+Status set_mode(TreeFile& file, uint64_t mode) {
+  if (mode > 07777) return Status::corrupt("a file has impossible permissions", file.path);
+  file.mode = static_cast<uint32_t>(mode);
+  return {};
+}
+
+Status set_nanoseconds(TreeFile& file, uint64_t nanoseconds) {
+  if (nanoseconds > 999'999'999) return Status::corrupt("a file has an impossible time", file.path);
+  file.modified_ns = static_cast<uint32_t>(nanoseconds);
+  return {};
+}
+
+Status set_bytes(TreeFile& file, uint64_t bytes) {
+  if (bytes > kTreeFileBytesMax || (bytes > 0 && file.type != FileType::regular))
+    return Status::corrupt("a file has an impossible size", file.path);
+  file.bytes = bytes;
+  return {};
+}
+
+Status read_link_target(ByteReader& reader, TreeFile& file) {
+  VARVE_ASSIGN(std::string_view target, reader.text());
+  if (target.empty() || target.size() > kPathBytesMax || target.find('\0') != std::string_view::npos)
+    return Status::corrupt("a symbolic link has an impossible target", file.path);
+  file.link_target = target;
+  return {};
+}
+
 Result<TreeFile> read_file_entry(ByteReader& reader, LeafContext& leaf) {
   TreeFile file;
   VARVE_ASSIGN(std::string_view path, reader.text());
   file.path = path;
-  if (!path_is_safe(path)) {
-    return Status::corrupt("a set names a path outside its folder", file.path,
-                           "this store was tampered with; do not trust it");
-  }
+  VARVE_TRY(check_path(file));
   VARVE_ASSIGN(uint8_t type, reader.u8());
-  if (type > static_cast<uint8_t>(FileType::symlink)) return Status::corrupt("a file is of unknown type", file.path);
-  file.type = static_cast<FileType>(type);
-  VARVE_ASSIGN(uint64_t mode, reader.varint());
-  if (mode > 07777) return Status::corrupt("a file has impossible permissions", file.path);
-  file.mode = static_cast<uint32_t>(mode);
+  VARVE_TRY(set_type(file, type));
+  VARVE_ASSIGN(const uint64_t mode, reader.varint());
+  VARVE_TRY(set_mode(file, mode));
   VARVE_ASSIGN(file.modified_s, reader.signed_varint());
-  VARVE_ASSIGN(uint64_t modified_ns, reader.varint());
-  if (modified_ns > 999'999'999) return Status::corrupt("a file has an impossible time", file.path);
-  file.modified_ns = static_cast<uint32_t>(modified_ns);
+  VARVE_ASSIGN(const uint64_t nanoseconds, reader.varint());
+  VARVE_TRY(set_nanoseconds(file, nanoseconds));
   VARVE_ASSIGN(file.rank, reader.signed_varint());
-  if (file.type == FileType::symlink) {
-    VARVE_ASSIGN(std::string_view target, reader.text());
-    if (target.empty() || target.size() > kPathBytesMax || target.find('\0') != std::string_view::npos) {
-      return Status::corrupt("a symbolic link has an impossible target", file.path);
-    }
-    file.link_target = target;
+  if (file.type == FileType::symlink) VARVE_TRY(read_link_target(reader, file));
+  if (file.type == FileType::regular) {
+    VARVE_ASSIGN(const uint64_t bytes, reader.varint());
+    VARVE_TRY(set_bytes(file, bytes));
+    VARVE_TRY(read_content(reader, leaf, file));
   }
-  if (file.type == FileType::regular) VARVE_TRY(read_regular_part(reader, leaf, file));
   return file;
 }
+
+// Files by column (FORMAT.md): where there are many, most fields of a file are those of the file before, or nearly.
+
+/// From so many files on.
+constexpr size_t kColumnFilesMin = 256;
+/// What paths take together of the paths before them is no more: so much memory few bytes can cost who reads them.
+constexpr uint64_t kSharedPathBytesMax = 16_MiB;
+/// In the column of types: a regular file of which only its size and its class are said.
+constexpr uint8_t kUnknownContent = 3;
+
+/// Whether nothing is known of what it holds.
+bool has_unknown_content(const TreeFile& file) {
+  return file.type == FileType::regular && file.bytes > 0 && file.unnamed_variable_count == 0 &&
+         file.small_variables.empty() && file.layout == opaque_layout(file.bytes, "/" + base_name(file.path));
+}
+
+/// What a path has in common with the one before it, at their beginnings and at their ends.
+struct SharedPath {
+  size_t begin = 0, end = 0;
+  SharedPath(std::string_view before, std::string_view path) {
+    const size_t most = std::min(before.size(), path.size());
+    begin = static_cast<size_t>(std::mismatch(path.begin(), path.begin() + most, before.begin()).first - path.begin());
+    end = static_cast<size_t>(std::mismatch(path.rbegin(), path.rbegin() + (most - begin), before.rbegin()).first -
+                              path.rbegin());
+  }
+};
+
+bool goes_by_column(const std::vector<TreeFile>& files) {
+  uint64_t path_bytes = 0;
+  for (const TreeFile& file : files) path_bytes += file.path.size();
+  return files.size() >= kColumnFilesMin && path_bytes <= kSharedPathBytesMax;
+}
+
+/// Numbers as they are written in a column: how much each is more than the one before.
+class Differences {
+ public:
+  void write(ByteWriter& w, uint64_t value) {
+    w.signed_varint(static_cast<int64_t>(value - before_));
+    before_ = value;
+  }
+  Result<uint64_t> read(ByteReader& reader) {
+    VARVE_ASSIGN(const int64_t more, reader.signed_varint());
+    return before_ += static_cast<uint64_t>(more);
+  }
+
+ private:
+  uint64_t before_ = 0;
+};
+
+void write_paths(ByteWriter& w, const std::vector<TreeFile>& files) {
+  std::vector<SharedPath> shared;
+  std::string_view before;
+  for (const TreeFile& file : files) shared.emplace_back(std::exchange(before, file.path), file.path);
+  const auto own_bytes = [&](size_t i) { return files[i].path.size() - shared[i].begin - shared[i].end; };
+  for (const SharedPath& one : shared) w.varint(one.begin);
+  for (const SharedPath& one : shared) w.varint(one.end);
+  for (size_t i = 0; i < files.size(); ++i) w.varint(own_bytes(i));
+  for (size_t i = 0; i < files.size(); ++i)
+    w.bytes(as_bytes(std::string_view(files[i].path).substr(shared[i].begin, own_bytes(i))));
+}
+
+void write_by_column(ByteWriter& w, const std::vector<TreeFile>& files, WriteContext& leaf) {
+  write_paths(w, files);
+  std::vector<bool> is_unknown;
+  for (const TreeFile& file : files) {
+    is_unknown.push_back(has_unknown_content(file));
+    w.u8(is_unknown.back() ? kUnknownContent : static_cast<uint8_t>(file.type));
+  }
+  const auto column = [&](const auto& value_of) {
+    Differences values;
+    for (const TreeFile& file : files) values.write(w, static_cast<uint64_t>(value_of(file)));
+  };
+  column([](const TreeFile& file) { return file.mode; });
+  column([](const TreeFile& file) { return file.modified_s; });
+  column([](const TreeFile& file) { return file.modified_ns; });
+  column([](const TreeFile& file) { return file.rank; });
+  column([](const TreeFile& file) { return file.bytes; });
+  Differences classes;
+  for (size_t i = 0; i < files.size(); ++i)
+    if (is_unknown[i]) classes.write(w, files[i].class_of.front());
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (is_unknown[i]) {
+      write_streams(w, files[i], leaf);
+    } else if (files[i].type == FileType::regular) {
+      write_content(w, files[i], leaf);
+    } else if (files[i].type == FileType::symlink) {
+      w.text(files[i].link_target);
+    }
+  }
+}
+
+Status read_paths(ByteReader& reader, std::vector<TreeFile>& files) {
+  std::vector<std::array<uint64_t, 3>> parts(files.size());  // from the beginning of the one before, its end, its own
+  for (const size_t part : {0, 1, 2}) {
+    for (std::array<uint64_t, 3>& bytes : parts) {
+      VARVE_ASSIGN(bytes[part], reader.varint());
+    }
+  }
+  uint64_t shared_bytes = 0;
+  std::string_view before;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto [begin, end, own] = parts[i];
+    if (begin > before.size() || end > before.size() - begin || own > kPathBytesMax)
+      return Status::corrupt("a path takes more of the one before it than that has", files[i].path);
+    shared_bytes += begin + end;
+    if (shared_bytes > kSharedPathBytesMax) return Status::corrupt("paths of a leaf are longer than they may be");
+    VARVE_ASSIGN(const ByteSpan between, reader.bytes(own));
+    std::string& path = files[i].path;
+    path.append(before.substr(0, begin)).append(as_text(between)).append(before.substr(before.size() - end));
+    VARVE_TRY(check_path(files[i]));
+    before = path;
+  }
+  return {};
+}
+
+Status read_by_column(ByteReader& reader, LeafContext& leaf, std::vector<TreeFile>& files) {
+  VARVE_TRY(read_paths(reader, files));
+  std::vector<bool> is_unknown;
+  for (TreeFile& file : files) {
+    VARVE_ASSIGN(const uint8_t type, reader.u8());
+    is_unknown.push_back(type == kUnknownContent);
+    VARVE_TRY(set_type(file, is_unknown.back() ? static_cast<uint8_t>(FileType::regular) : type));
+  }
+  const auto column = [&](const auto& set) -> Status {
+    Differences values;
+    for (TreeFile& file : files) {
+      VARVE_ASSIGN(const uint64_t value, values.read(reader));
+      VARVE_TRY(set(file, value));
+    }
+    return {};
+  };
+  VARVE_TRY(column(set_mode));
+  VARVE_TRY(column([](TreeFile& file, uint64_t value) {
+    file.modified_s = static_cast<int64_t>(value);
+    return Status();
+  }));
+  VARVE_TRY(column(set_nanoseconds));
+  VARVE_TRY(column([](TreeFile& file, uint64_t value) {
+    file.rank = static_cast<int64_t>(value);
+    return Status();
+  }));
+  VARVE_TRY(column(set_bytes));
+  Differences classes;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!is_unknown[i]) continue;
+    TreeFile& file = files[i];
+    VARVE_ASSIGN(const uint64_t ordinal, classes.read(reader));
+    if (file.bytes == 0 || ordinal >= leaf.class_count)
+      return Status::corrupt("a file of unknown content is impossible", file.path);
+    file.layout = opaque_layout(file.bytes, "/" + base_name(file.path));
+    file.class_of = {static_cast<uint32_t>(ordinal)};
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (is_unknown[i]) {
+      VARVE_TRY(read_streams(reader, leaf, files[i]));
+    } else if (files[i].type == FileType::regular) {
+      VARVE_TRY(read_content(reader, leaf, files[i]));
+    } else if (files[i].type == FileType::symlink) {
+      VARVE_TRY(read_link_target(reader, files[i]));
+    }
+  }
+  return {};
+}
+
 /// Nodes match their scores when they are decoded: it is no damage.
 Status unknown_kind() {
   return Status::unsupported("a set's tree has a node of a kind that this Varve does not know", "",
@@ -328,7 +545,8 @@ ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes) {
   ByteWriter w(out);
   const bool naming = std::any_of(leaf.files.begin(), leaf.files.end(),
                                   [](const TreeFile& file) { return !file.small_variables.empty(); });
-  w.u8(naming ? kNamingLeafKind : kLeafKind);
+  const bool by_column = goes_by_column(leaf.files);
+  w.u8(by_column ? kColumnLeafKind : naming ? kNamingLeafKind : kLeafKind);
   ArenaTable arenas;
   for (const PackLink& pack : leaf.packs) arenas.ordinal(pack.hint);
   write_arena_table(w, arenas);
@@ -340,9 +558,12 @@ ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes) {
   w.varint(leaf.class_keys.size());
   for (const std::string& key : leaf.class_keys) w.text(key);
   w.varint(leaf.files.size());
-  PackCursors cursors(leaf.packs.size(), 0);
-  uint32_t last_pack = 0;
-  for (const TreeFile& file : leaf.files) write_file(w, file, naming, cursors, last_pack);
+  WriteContext context{naming || by_column, PackCursors(leaf.packs.size(), 0)};
+  if (by_column) {
+    write_by_column(w, leaf.files, context);
+  } else {
+    for (const TreeFile& file : leaf.files) write_file(w, file, context);
+  }
   return out;
 }
 
@@ -352,7 +573,8 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   if (kind == kRootKind) return Status::corrupt("a leaf of a set's tree was expected, its root is there");
   if (kind == kPiecesKind || kind == kPieceKind)
     return Status::corrupt("a leaf of a set's tree was expected, a piece of one is there");
-  if (kind != kLeafKind && kind != kNamingLeafKind) return unknown_kind();
+  const bool by_column = kind == kColumnLeafKind;
+  if (kind != kLeafKind && kind != kNamingLeafKind && !by_column) return unknown_kind();
   Leaf leaf;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, read_arena_table(reader));
   VARVE_ASSIGN(uint64_t pack_count, reader.count(score_bytes + 1));
@@ -367,12 +589,17 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
     VARVE_ASSIGN(std::string_view key, reader.text());
     leaf.class_keys.emplace_back(key);
   }
-  VARVE_ASSIGN(uint64_t file_count, reader.count(6));
+  VARVE_ASSIGN(uint64_t file_count, reader.count(by_column ? 9 : 6));
   if (file_count > kFilesPerLeafMax) return Status::corrupt("a leaf has too many files");
-  LeafContext context{class_count, kind == kNamingLeafKind, PackCursors(leaf.packs.size(), 0)};
-  for (uint64_t i = 0; i < file_count; ++i) {
-    VARVE_ASSIGN(TreeFile file, read_file_entry(reader, context));
-    leaf.files.push_back(std::move(file));
+  LeafContext context{class_count, kind != kLeafKind, PackCursors(leaf.packs.size(), 0)};
+  if (by_column) {
+    leaf.files.resize(file_count);
+    VARVE_TRY(read_by_column(reader, context, leaf.files));
+  } else {
+    for (uint64_t i = 0; i < file_count; ++i) {
+      VARVE_ASSIGN(TreeFile file, read_file_entry(reader, context));
+      leaf.files.push_back(std::move(file));
+    }
   }
   if (!reader.at_end()) return Status::corrupt("a leaf is longer than its files");
   return leaf;
@@ -469,7 +696,8 @@ ByteVector encode_root(const Root& root, size_t score_bytes) {
 Result<Root> decode_root(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
-  if (kind == kLeafKind || kind == kNamingLeafKind || kind == kPiecesKind || kind == kPieceKind)
+  if (kind == kLeafKind || kind == kNamingLeafKind || kind == kColumnLeafKind || kind == kPiecesKind ||
+      kind == kPieceKind)
     return Status::corrupt("the root of a set's tree was expected, a leaf is there");
   if (kind != kRootKind) return unknown_kind();
   Root root;

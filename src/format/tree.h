@@ -140,6 +140,7 @@ std::vector<Extent> stream_extents(const TreeFile& file, size_t stream);
 bool path_is_safe(std::string_view path);
 
 inline constexpr size_t kPathBytesMax = 4095;
+inline constexpr uint64_t kTreeFileBytesMax = uint64_t{1} << 62;
 inline constexpr uint64_t kFilesPerLeafMax = 1'000'000;
 inline constexpr uint64_t kClassesPerLeafMax = 1'000'000;
 /// A leaf's encoding, in however many nodes.

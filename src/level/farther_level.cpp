@@ -369,7 +369,8 @@ Status FartherLevel::end(Ending ending) {
   return push_ ? push_->end(ending) : Status();
 }
 
-OwedSteps FartherLevel::bring_all(const std::string& job, Onward& onward, ProgressSink& progress) {
+OwedSteps FartherLevel::bring_all(const std::string& job, const std::function<Status()>& may_bring, Onward& onward,
+                                  ProgressSink& progress) {
   WarningList failures;  // told in `onward` instead
   PushDuty duty;
   duty.from = all_.nearest().access().opened();
@@ -379,7 +380,9 @@ OwedSteps FartherLevel::bring_all(const std::string& job, Onward& onward, Progre
   };
   duty.level = spec_;
   duty.job = job;
+  duty.may_bring = may_bring;
   duty.policy_for = [](uint64_t) { return IfExists::refuse; };
+  duty.is_made_anew = [this](uint64_t step) { return all_.nearest().is_made_anew(step); };
   duty.note_given_up = [&](const Status& what) { onward.given_up.push_back(what); };
   duty.note_copied = [&](const SetName& set, uint64_t bytes) { onward.copies.push_back({name(), set, bytes}); };
   duty.retention.job = job;  // without `keep`: it comes after all levels have what they can have

@@ -130,7 +130,8 @@ class FartherLevel final : public StoreLevel {
   Status finish(const std::optional<NewSet>& last, Moment end) override;
   Status end(Ending ending) override;
 
-  OwedSteps bring_all(const std::string& job, Onward& onward, ProgressSink& progress) override;
+  OwedSteps bring_all(const std::string& job, const std::function<Status()>& may_bring, Onward& onward,
+                      ProgressSink& progress) override;
 
  private:
   std::function<Result<const Store*>()> store_to_push_to();

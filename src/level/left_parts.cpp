@@ -1,5 +1,6 @@
 #include "level/left_parts.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@ using CheckpointKey = std::tuple<uint64_t, uint64_t, UniqueId>;  // step, number
 /// What a node has of a checkpoint: a set, or the parts of one.
 struct NodeShare {
   uint64_t rank_count = 0, run_ranks = 0;
+  int64_t made_s = 0;
   std::optional<PartName> first_part{};  ///< none: it is a set
 };
 using NodeShares = std::map<CheckpointKey, NodeShare>;
@@ -56,6 +58,7 @@ Result<NodeShares> shares_of_node(const Store& store, Clock& clock, const std::s
       keys.insert(key_of(*record));
       share.rank_count += record->rank_count;
       share.run_ranks = record->run_ranks;
+      share.made_s = std::max(share.made_s, record->created_s);
     }
     if (part.ordinal == first.count && keys.size() == 1) shares.emplace(*keys.begin(), std::move(share));
   }
@@ -63,12 +66,13 @@ Result<NodeShares> shares_of_node(const Store& store, Clock& clock, const std::s
   for (const uint64_t step : steps) {
     const Result<SetRecord> record = reads([&] { return Catalog(store).read({job, step}); });
     if (!record.ok()) continue;  // whoever has published the parts was about to replace it
-    // Parts of it, or of what was made before it, take no place any more.
+    // Parts of it, or of what was made before it, take no place any more. A job that begins anew counts from 1 again.
     std::erase_if(shares, [&](const auto& share) {
       const auto& [of_step, number, run] = share.first;
-      return of_step == step && number <= record->number;
+      return of_step == step && (number < record->number || (number == record->number && run == record->run));
     });
-    shares[key_of(*record)] = {.rank_count = record->rank_count, .run_ranks = record->run_ranks};
+    shares[key_of(*record)] = {
+        .rank_count = record->rank_count, .run_ranks = record->run_ranks, .made_s = record->created_s};
   }
   return shares;
 }
@@ -83,6 +87,7 @@ ByteVector encode(const NodeShares& shares) {
     out.bytes(run.bytes);
     out.le64(share.rank_count);
     out.le64(share.run_ranks);
+    out.le64(static_cast<uint64_t>(share.made_s));
     out.u8(share.first_part ? 1 : 0);
   }
   return told;
@@ -91,6 +96,8 @@ ByteVector encode(const NodeShares& shares) {
 /// What the nodes have of a checkpoint together.
 struct AllShares {
   uint64_t nodes = 0, in_parts = 0, rank_count = 0, run_ranks = 0;
+  int64_t made_s = 0;
+  bool has_all_ranks() const { return rank_count == run_ranks; }
 };
 
 Status add(ByteSpan told, std::map<CheckpointKey, AllShares>& all) {
@@ -104,6 +111,8 @@ Status add(ByteSpan told, std::map<CheckpointKey, AllShares>& all) {
     VARVE_ASSIGN(const uint64_t rank_count, in.le64());
     shares.rank_count += rank_count;
     VARVE_ASSIGN(shares.run_ranks, in.le64());
+    VARVE_ASSIGN(const uint64_t made_s, in.le64());
+    shares.made_s = std::max(shares.made_s, static_cast<int64_t>(made_s));
     VARVE_ASSIGN(const uint8_t in_parts, in.u8());
     shares.in_parts += in_parts;
   }
@@ -144,9 +153,18 @@ Status complete_left_parts(const Levels& levels) {
   VARVE_ASSIGN(const std::vector<ByteVector> gathered, world.ranks.all_gather(encode(mine)));
   std::map<CheckpointKey, AllShares> all;
   for (const ByteVector& told : gathered) VARVE_TRY(add(told, all));
+  // Of a step, what was made last; numbers may be equal where a job has begun anew.
+  std::map<uint64_t, CheckpointKey> last;
   for (const auto& [key, shares] : all) {
     const auto& [step, number, run] = key;
-    if (shares.in_parts == 0 || run == UniqueId() || shares.rank_count != shares.run_ranks) continue;
+    if (run == UniqueId() || !shares.has_all_ranks()) continue;
+    const auto [at, is_first] = last.emplace(step, key);
+    if (!is_first && std::pair(std::get<1>(at->second), all.at(at->second).made_s) < std::pair(number, shares.made_s))
+      at->second = key;
+  }
+  for (const auto& [step, key] : last) {
+    const AllShares& shares = all.at(key);
+    if (shares.in_parts == 0) continue;  // it is a set on all nodes
     // The old one is going to be replaced, node by node.
     world.sets.note_incomplete(step);
     Status made;

@@ -49,6 +49,7 @@ struct RestartCandidate {
   uint32_t rank_count = 0;          ///< of the run that made it; 0: not known
   std::optional<int64_t> made_s{};  ///< since 1970, by the clock of who made it; none: not known
   UniqueId made_by{};               ///< the run that made it; zeros: not known
+  bool is_known = true;             ///< false: a set of which nothing could be read
   bool operator==(const RestartCandidate&) const = default;
 
   /// "step 7 in memory", "step 7 in the store".
@@ -161,6 +162,7 @@ enum class Found : uint8_t {
   unreadable,   ///< it may be whole all the same
   mended,       ///< it was damaged, and is not any more
   left_behind,  ///< it may be whole, and the run has gone back behind it: it stays until a new one takes its place
+  on_course,    ///< the run goes on from it, or from what came of it: it is not left behind, or not any more
 };
 
 /// How far the run itself is, as levels know it from nowhere else.

@@ -124,6 +124,7 @@ class LevelSchedule {
   /// The number of the next set, or at least that; the same on all ranks.
   void go_on_from(uint64_t number) { next_number_ = number; }
   void go_on_behind(uint64_t number) { next_number_ = std::max(next_number_, number); }
+  uint64_t next_number() const { return next_number_; }
   /// For the next checkpoint. `must_last`: it goes to the nearest store, whatever its turn is; `everywhere`: to all
   /// levels.
   LevelDuty next(bool must_last, bool everywhere);

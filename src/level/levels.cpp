@@ -240,7 +240,8 @@ Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& p
                    const std::vector<UniqueId>& ended) {
   const std::vector<StoreLevel*>& stores = levels.stores();
   Onward onward;
-  if (Status alone = no_run_is_at_work(levels, job, ended); !alone.ok()) {
+  const auto is_alone = [&] { return no_run_is_at_work(levels, job, ended); };
+  if (Status alone = is_alone(); !alone.ok()) {
     onward.failures.push_back(std::move(alone));
     onward.owed.is_known = false;  // nobody has looked
     return onward;
@@ -249,13 +250,13 @@ Onward bring_along(const Levels& levels, const std::string& job, ProgressSink& p
   std::vector<bool> failed;
   for (StoreLevel* const level : stores) {
     const size_t before = onward.failures.size();
-    owed_to.push_back(level->bring_all(job, onward, progress));
+    owed_to.push_back(level->bring_all(job, is_alone, onward, progress));
     failed.push_back(onward.failures.size() > before);
   }
   // From the farthest on: what a level is owed stays at all that are nearer.
   for (size_t i = stores.size(); i-- > 0 && !progress.cancelled();) {
     // One may have begun while much was copied.
-    const Status alone = no_run_is_at_work(levels, job, ended);
+    const Status alone = is_alone();
     const Status retained = alone.ok() ? stores[i]->retain(job, onward.owed, progress) : alone;
     if (!retained.ok() && !failed[i])
       onward.failures.push_back(retained.with_context(stores[i]->name() + ": old sets stay"));

@@ -107,7 +107,7 @@ class MemoryLevel final : public Level {
   }
 
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override {
-    const std::map<uint32_t, LeftSnapshot> left = left_of(*candidate.memory_run, candidate.step);
+    const std::map<uint32_t, LeftSnapshot> left = left_of(candidate);
     const auto find_own = [&]() -> Result<std::unique_ptr<RankImage>> {
       const auto own = left.find(wish.rank);
       if (own == left.end() || own->second.rank_count != wish.rank_count) return std::unique_ptr<RankImage>();
@@ -130,7 +130,7 @@ class MemoryLevel final : public Level {
   Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override {
     std::map<uint32_t, ImageTable> tables;
     if (!world_.speaks_for_node()) return tables;
-    for (const auto& [rank, left] : left_of(*candidate.memory_run, candidate.step)) {
+    for (const auto& [rank, left] : left_of(candidate)) {
       VARVE_ASSIGN(const auto reader, SnapshotReader::open(left.owner, left.slot, SharedSegment::Access::read));
       tables.emplace(rank, reader->image());
     }
@@ -165,11 +165,13 @@ class MemoryLevel final : public Level {
   }
 
  private:
-  /// What is here of a run's step, by rank.
-  std::map<uint32_t, LeftSnapshot> left_of(const UniqueId& run, uint64_t step) const {
+  /// What is here of a checkpoint, by rank. The memory of a run that has gone back may have others of that step.
+  std::map<uint32_t, LeftSnapshot> left_of(const RestartCandidate& candidate) const {
     std::map<uint32_t, LeftSnapshot> left;
     for (const LeftSnapshot& snapshot : world_.left_runs.snapshots) {
-      if (snapshot.owner.run == run && snapshot.checkpoint.step == step) left.emplace(snapshot.owner.rank, snapshot);
+      const CheckpointId& there = snapshot.checkpoint;
+      if (snapshot.owner.run == candidate.memory_run && there.step == candidate.step && there.run == candidate.made_by)
+        left.emplace(snapshot.owner.rank, snapshot);
     }
     return left;
   }

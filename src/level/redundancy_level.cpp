@@ -72,18 +72,17 @@ Status RedundancyLevel::restore() {
   if (nodes_missing > 0) {
     VARVE_ASSIGN(
         sets, restore_with_stand_ins(world_.ranks, kStandInsTag, *leaders_, leaders, place(), nodes_missing, options));
-  } else {
+  } else if (std::all_of(sets.begin(), sets.end(), [](const RestoredSet& set) { return set.status.ok(); })) {
     drop_stand_ins();
   }
   for (const RestoredSet& set : sets) {
     for (const std::string& line : set.rebuilt) world_.warnings.add(Status::corrupt(line, set.set.to_string()));
-    if (set.status.ok()) {
-      const MutexLock lock(mutex_);
-      protected_.insert(set.set.step);
-    } else {
+    if (!set.status.ok()) {
       world_.warnings.add(
           set.status.with_context(fmt::format("{} cannot be rebuilt from other nodes", set.set.to_string())));
     }
+    const MutexLock lock(mutex_);
+    (set.status.ok() ? protected_ : not_rebuilt_).insert(set.set.step);
   }
   return parent;
 }
@@ -98,13 +97,16 @@ Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate
   return Status::not_found("redundancy has no sets of its own", name());
 }
 
-/// What is mended, or saved again, is not what was protected. What is left behind stays so until a new set comes.
+/// What is mended, or saved again, is not what was protected. What is left behind stays so until a new set comes; and
+/// what could not be rebuilt now, as a disk was full, or a node away, may be at the next start.
 void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
-  if (&at != &store_ || found == Found::unreadable) return;
-  if (found == Found::left_behind) {
+  if (&at != &store_ || found == Found::unreadable || found == Found::on_course) return;
+  {
     const MutexLock lock(mutex_);
-    if (newest_ && *newest_ >= step) newest_.reset();
-    return;
+    if (found == Found::left_behind || (found == Found::damaged && not_rebuilt_.contains(step))) {
+      if (newest_ && *newest_ >= step) newest_.reset();
+      return;
+    }
   }
   before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
 }
@@ -112,6 +114,7 @@ void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
 void RedundancyLevel::accept(const NewSet& set) {
   if (set.outcome.ok()) {
     const MutexLock lock(mutex_);
+    not_rebuilt_.erase(set.step);
     protected_.erase(set.step);  // what is protected is the set whose place it has taken
   }
   if (!leaders_ || !(set.everywhere || is_due(spec_, set.number))) return;
@@ -163,8 +166,10 @@ Status RedundancyLevel::protect_now(uint64_t step) {
     protected_.insert(step);
   }
   if (world_.note_level) world_.note_level({.what = LevelNews::What::arrived, .level = name(), .step = step});
-  if (!spec_.keep) return {};
-  VARVE_ASSIGN(const std::vector<SetName> given_up, retain_redundancy(*leaders_, place(), world_.job, *spec_.keep));
+  // In any case, of what no node has any more: a node that has only that has nothing to drop it with.
+  VARVE_ASSIGN(const std::vector<SetName> given_up,
+               retain_redundancy(*leaders_, place(), world_.job, spec_.keep.value_or(UINT64_MAX),
+                                 [this](uint64_t other) { return store_.is_made_anew(other); }));
   const MutexLock lock(mutex_);
   for (const SetName& set : given_up) protected_.erase(set.step);
   return {};
@@ -174,6 +179,7 @@ Status RedundancyLevel::before_drop(uint64_t step) {
   if (!leaders_) return {};
   {
     const MutexLock lock(mutex_);
+    not_rebuilt_.erase(step);
     protected_.erase(step);
     if (newest_ == step) newest_.reset();
   }

@@ -251,6 +251,12 @@ class ReshapedImage::Planner {
       }
       for (const CellRun& run : elements->runs) total += run.cells;
     }
+    for (const auto& [rank, of_rank] : saved) {
+      if (owned.contains(rank) || elements_of(of_rank.front()) == 0) continue;
+      return of_variable(variable.name, fmt::format("rank {} has saved {} elements of it, and nothing of '{}', with "
+                                                    "which it is to be divided",
+                                                    rank, elements_of(of_rank.front()), rule.key));
+    }
     variable.shape = {total};
     variable.bytes = total * variable.type.bytes;
     for (const auto& [rank, elements] : owned) {

@@ -115,8 +115,9 @@ std::string RestartCandidate::to_string() const {
 
 bool RestartCandidate::is_same_checkpoint(const RestartCandidate& other) const {
   if (step != other.step) return false;
-  if (memory_run && memory_run == other.memory_run) return true;
   const bool knows = made_by != UniqueId(), other_knows = other.made_by != UniqueId();
+  // A run that has gone back, and makes a step anew in its memory, does so as another one.
+  if (memory_run && memory_run == other.memory_run && !(knows && other_knows)) return true;
   // Of a set that cannot be read it is not known who made it; what is in memory is not taken for it.
   if (knows != other_knows && (memory_run || other.memory_run)) return false;
   return knows && other_knows ? made_by == other.made_by : number == other.number;
@@ -133,7 +134,10 @@ void number_the_rest(std::vector<RestartCandidate>& candidates) {
   uint64_t newest = 0;
   for (auto& [step, number] : newest_to) number = newest = std::max(newest, number);
   for (RestartCandidate& candidate : candidates) {
-    if (candidate.number == 0) candidate.number = newest_to[candidate.step];
+    if (candidate.number != 0) continue;
+    candidate.number = newest_to[candidate.step];
+    // Sets of early versions have no number.
+    candidate.is_known = candidate.memory_run || candidate.made_s;
   }
 }
 }  // namespace

@@ -15,6 +15,8 @@ namespace varve {
 
 Result<std::vector<RestartPoint>> list_restart_points(const Levels& levels) {
   VARVE_ASSIGN(const std::vector<RestartCandidate> found, find_candidates(levels));
+  // Who asks whether there is anything begins anew if there is not.
+  if (found.empty()) VARVE_TRY(check_all_were_reached(levels));
   std::vector<RestartPoint> points;
   for (const RestartCandidate& candidate : found) {
     RestartPoint& point = points.emplace_back();

@@ -30,7 +30,7 @@ std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, c
     const bool outlived = static_cast<uint64_t>(complete) >= std::max<uint64_t>(keep.complete, 1);
     const bool still_protects =
         set.has_redundancy && static_cast<uint64_t>(with_redundancy) < std::max<uint64_t>(keep.with_redundancy, 1);
-    const bool has_failed = set.never_complete && !set.replaceable;
+    const bool has_failed = set.never_complete && !set.complete && !set.replaceable;
     if (has_failed || (outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
   }
   return leaving;

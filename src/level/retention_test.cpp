@@ -53,6 +53,8 @@ TEST(TheRetentionRule, LetsPartsGoThatCanNeverBeWhole) {
   sets[2].complete = false;
   sets[2].never_complete = sets[2].owed = true;
   EXPECT_EQ(sets_that_may_leave(sets, {.complete = 3}), Steps{3});
+  sets[2].complete = true;  // it is whole, whatever was told before
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 3}), Steps{});
 }
 
 TEST(TheRetentionRule, DoesNotTakeStepsThatARunHasLeftBehindForNewerOnes) {

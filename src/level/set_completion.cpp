@@ -85,12 +85,23 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_briefly() {
   return look_at_parts();
 }
 
+/// Beside it there may be what the run has left behind, with higher steps.
 bool SetCompletion::has_newer_of_run() const {
   const Catalog catalog(store_);
-  const Result<std::vector<uint64_t>> steps = catalog.steps(own_.set.job);
-  if (!steps.ok() || steps->empty() || steps->back() <= own_.set.step) return false;
-  const Result<SetRecord> newest = catalog.read({own_.set.job, steps->back()});
-  return newest.ok() && (newest->run == own_.run || newest->run == part_.run);
+  constexpr int kLooksMax = 10;
+  bool has_gone = true;
+  for (int looks = 0; has_gone && looks < kLooksMax; ++looks) {
+    has_gone = false;
+    const Result<std::vector<uint64_t>> steps = catalog.steps(own_.set.job);
+    if (!steps.ok()) return false;
+    for (auto step = steps->rbegin(); step != steps->rend() && *step > own_.set.step; ++step) {
+      const Result<SetRecord> newer = catalog.read({own_.set.job, *step});
+      if (newer.ok() && (newer->run == own_.run || newer->run == part_.run)) return true;
+      // The next one may have taken its place between both looks.
+      has_gone = has_gone || newer.status().code() == StatusCode::not_found;
+    }
+  }
+  return false;
 }
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
@@ -221,6 +232,7 @@ void JobSets::go_on_from(std::optional<uint64_t> step) {
 void JobSets::note_on_trial(std::optional<uint64_t> step) {
   const MutexLock lock(mutex_);
   on_trial_ = step;
+  if (step) never_complete_.erase(*step);  // it was found whole, whatever somebody has told of it
 }
 
 bool JobSets::is_on_trial(uint64_t step) const {
@@ -249,11 +261,13 @@ void JobSets::note(uint64_t step, Part own) {
 void JobSets::note_complete(uint64_t step) {
   const MutexLock lock(mutex_);
   complete_.insert(step);
+  never_complete_.erase(step);
 }
 
 void JobSets::note_all_complete(const std::vector<uint64_t>& steps) {
   const MutexLock lock(mutex_);
   complete_ = {steps.begin(), steps.end()};
+  for (const uint64_t step : steps) never_complete_.erase(step);
 }
 
 void JobSets::note_incomplete(uint64_t step) {

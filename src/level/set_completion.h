@@ -54,7 +54,7 @@ class SetCompletion {
   Result<std::optional<Set>> attempt();
   Result<std::optional<Set>> look_at_catalog(const Status& why);
   Result<std::optional<Set>> look_at_parts();
-  /// Whether the newest set is later, and of the same run.
+  /// Whether a set of a later step is of the same run.
   bool has_newer_of_run() const;
   Result<std::optional<Set>> wait_for_others(const ListedParts& parts) const;
   Status failure_of_others(const ListedParts& parts) const;

@@ -179,6 +179,18 @@ TEST_F(Completion, FindsASetWhosePartsAreBeingRemoved) {
   EXPECT_FALSE((*found)->by_us);
 }
 
+TEST_F(Completion, KnowsThatItsSetGaveWayToANewerOneBesideWhatTheRunHasLeftBehind) {
+  ASSERT_TRUE(test::save_numbers(*store, {"job", 3}, {1}).ok());  // of the course that the run has left
+  const auto first = publish(1, 0), second = publish(1, 1);
+  ASSERT_TRUE(complete_set(*store, kRun, {"job", 1}, 2).ok());
+  const auto next = publish(2, 0), next_second = publish(2, 1);
+  ASSERT_TRUE(complete_set(*store, kRun, {"job", 2}, 2).ok());
+  ASSERT_TRUE(Catalog(*store).remove({"job", 1}).ok());
+  const auto found = second->look();
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_TRUE(found->has_value());
+}
+
 TEST_F(Completion, SaysWhyAPartWillNotCome) {
   const auto first = publish(1, 0);
   ASSERT_TRUE(publish_failure(*store, part(1, 1), Status(StatusCode::no_space, "the disk is full")).ok());
@@ -217,6 +229,23 @@ TEST(TheSetsOfAJob, AreCompleteWhenTheFirstGroupHasMadeThem) {
   EXPECT_EQ(second.newest_complete(), 1u);
   const JobSets::News nothing_new = second.learn(largest({&first, &second}));
   EXPECT_TRUE(nothing_new.complete.empty() && nothing_new.failed.empty());
+}
+
+TEST(TheSetsOfAJob, AreNotLostWhereARestartFindsThemWholeThoughAPartWasToldToHaveFailed) {
+  const std::vector<std::function<void(JobSets&)>> ways = {[](JobSets& sets) { sets.note_complete(2); },
+                                                           [](JobSets& sets) {
+                                                             sets.note_all_complete({1, 2});
+                                                           },
+                                                           [](JobSets& sets) { sets.note_on_trial(2); }};
+  for (const auto& found_whole : ways) {
+    JobSets sets;
+    sets.note_begin(2);
+    sets.note_own(2, false);
+    sets.learn(sets.tell(true));
+    ASSERT_TRUE(sets.is_never_complete(2));
+    found_whole(sets);
+    EXPECT_FALSE(sets.is_never_complete(2));
+  }
 }
 
 TEST(TheSetsOfAJob, AreTheNewCoursesWhereARunHasGoneBack) {

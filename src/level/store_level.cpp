@@ -268,9 +268,14 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
 /// complete new one takes its place.
 void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
   if (&at != this || found == Found::mended) return;
-  if (spec_.is_of_node() && found != Found::left_behind) world_.sets.note_incomplete(step);
+  const bool may_be_whole = found == Found::left_behind || found == Found::on_course;
+  if (spec_.is_of_node() && !may_be_whole) world_.sets.note_incomplete(step);
   const MutexLock lock(mutex_);
-  replaceable_.insert(step);
+  if (found == Found::on_course) {
+    left_behind_.erase(step);
+  } else {
+    (may_be_whole ? left_behind_ : not_whole_).insert(step);
+  }
 }
 
 void StoreLevel::accept(const NewSet& set) {
@@ -279,12 +284,13 @@ void StoreLevel::accept(const NewSet& set) {
 
 void StoreLevel::note_replaced(uint64_t step) {
   const MutexLock lock(mutex_);
-  replaceable_.erase(step);
+  not_whole_.erase(step);
+  left_behind_.erase(step);
 }
 
 IfExists StoreLevel::policy_for(uint64_t step) const {
   const MutexLock lock(mutex_);
-  return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
+  return not_whole_.contains(step) || left_behind_.contains(step) ? IfExists::replace : IfExists::refuse;
 }
 
 // Its sets

@@ -75,7 +75,10 @@ class StoreLevel : public Level {
 
   /// For a command, without a thread: copies what the level lacks of a job's sets (the one that was just saved to the
   /// nearest, and the backlog), oldest first. Returns what it is still owed then.
-  virtual OwedSteps bring_all(const std::string& /*job*/, Onward& /*onward*/, ProgressSink& /*progress*/) { return {}; }
+  virtual OwedSteps bring_all(const std::string& /*job*/, const std::function<Status()>& /*may_bring*/,
+                              Onward& /*onward*/, ProgressSink& /*progress*/) {
+    return {};
+  }
   /// After that: drops old sets that nobody is owed.
   Status retain(const std::string& job, const OwedSteps& owed, ProgressSink& progress);
   Result<LevelContents> contents(const Store* nearest) override;
@@ -99,7 +102,8 @@ class StoreLevel : public Level {
   StoreAccess access_;
   std::set<ArenaId> unreadable_arenas_;
   mutable Mutex mutex_;
-  std::set<uint64_t> replaceable_ VARVE_GUARDED_BY(mutex_);
+  /// Steps of which another set may take the place: of one that is not whole, or was left behind.
+  std::set<uint64_t> not_whole_ VARVE_GUARDED_BY(mutex_), left_behind_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:

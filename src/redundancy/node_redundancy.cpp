@@ -136,11 +136,12 @@ namespace {
 /// What a node says of a set, or all nodes together.
 struct SetOnNode {
   static constexpr size_t kEncodedBytes = 9;
-  bool has_parity = false, has_record = false;
+  bool has_parity = false, has_record = false, is_left_behind = false;
   uint64_t number = 0;  ///< SetRecord::number; 0: not known
 };
 
-Result<ByteVector> describe_sets(const NodePlace& place, const std::vector<SetName>& sets) {
+Result<ByteVector> describe_sets(const NodePlace& place, const std::vector<SetName>& sets,
+                                 const std::function<bool(uint64_t)>& is_left_behind) {
   ByteVector told;
   if (place.path.empty() || sets.empty()) return told;
   const Result<std::unique_ptr<Store>> store = Store::open(*place.fs, place.path);
@@ -154,13 +155,14 @@ Result<ByteVector> describe_sets(const NodePlace& place, const std::vector<SetNa
       bits = static_cast<uint8_t>(bits << 1 | (status.ok() ? 1 : 0));
     }
     const Result<SetRecord> record = store.ok() ? Catalog(**store).read(set) : store.status();
+    bits = static_cast<uint8_t>(bits << 1 | (is_left_behind && is_left_behind(set.step) ? 1 : 0));
     out.u8(bits);
     out.le64(record.ok() ? record->number : 0);
   }
   return told;
 }
 
-/// Of each set, what is so on all nodes, or of a record, on any.
+/// Of each set, what is so on all nodes; of a record, and of what is left behind, on any.
 Result<std::vector<SetOnNode>> unite_told(size_t set_count, const std::vector<ByteVector>& told) {
   std::vector<SetOnNode> united(set_count, {.has_parity = true});
   for (const ByteVector& each : told) {
@@ -169,8 +171,9 @@ Result<std::vector<SetOnNode>> unite_told(size_t set_count, const std::vector<By
     for (SetOnNode& set : united) {
       VARVE_ASSIGN(const uint8_t bits, in.u8());
       VARVE_ASSIGN(const uint64_t number, in.le64());
-      set.has_parity = set.has_parity && (bits & 2) != 0;
-      set.has_record = set.has_record || (bits & 1) != 0;
+      set.has_parity = set.has_parity && (bits & 4) != 0;
+      set.has_record = set.has_record || (bits & 2) != 0;
+      set.is_left_behind = set.is_left_behind || (bits & 1) != 0;
       set.number = std::max(set.number, number);
     }
   }
@@ -185,8 +188,8 @@ std::vector<SetName> choose_dropped(const std::vector<SetName>& sets, const std:
     const SetAge age{sets[i].step, told[i].number};
     uint64_t newer = 0;
     for (size_t other = 0; other < sets.size(); ++other) {
-      const bool is_newer = SetAge{sets[other].step, told[other].number}.is_newer_than(age);
-      if (told[other].has_parity && told[other].has_record && is_newer) ++newer;
+      const bool counts = told[other].has_parity && told[other].has_record && !told[other].is_left_behind;
+      if (counts && SetAge{sets[other].step, told[other].number}.is_newer_than(age)) ++newer;
     }
     if (newer >= keep || !told[i].has_record) dropped.push_back(sets[i]);
   }
@@ -195,11 +198,11 @@ std::vector<SetName> choose_dropped(const std::vector<SetName>& sets, const std:
 }  // namespace
 
 Result<std::vector<SetName>> retain_redundancy(Communicator& leaders, const NodePlace& place, const std::string& job,
-                                               uint64_t keep) {
+                                               uint64_t keep, const std::function<bool(uint64_t)>& is_left_behind) {
   const Result<std::vector<SetName>> mine = list_redundancy(place, job);
   VARVE_TRY(agree_among_nodes(leaders, place.node, mine.status()));
   VARVE_ASSIGN(const std::vector<SetName> sets, unite_sets(leaders, *mine));
-  const Result<ByteVector> described = describe_sets(place, sets);
+  const Result<ByteVector> described = describe_sets(place, sets, is_left_behind);
   VARVE_TRY(agree_among_nodes(leaders, place.node, described.status()));
   VARVE_ASSIGN(const std::vector<ByteVector> told, leaders.all_gather(*described));
   VARVE_ASSIGN(const std::vector<SetOnNode> united, unite_told(sets.size(), told));

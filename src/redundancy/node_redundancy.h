@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,10 +87,10 @@ Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodeP
                                               const RestoreLostOptions& options = {});
 
 /// Gives up the redundancy of older sets of `job`: those than which `keep` others are newer that are protected on all
-/// nodes, where newer is what has a higher step and was made later; and of sets that no node has any more. Durable when
-/// it returns. Returns what was given up.
+/// nodes, where newer is what has a higher step and was made later, and was not left behind (`is_left_behind`, by step,
+/// as some node knows); and of sets that no node has any more. Durable when it returns. Returns what was given up.
 Result<std::vector<SetName>> retain_redundancy(Communicator& leaders, const NodePlace& place, const std::string& job,
-                                               uint64_t keep);
+                                               uint64_t keep, const std::function<bool(uint64_t)>& is_left_behind = {});
 
 /// Gives up a node's redundancy of one set, durably; OK if there is none. Not collective. Before a set is dropped: what
 /// is dropped only on some nodes counts as lost there, and would be rebuilt.

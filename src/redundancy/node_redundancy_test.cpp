@@ -522,6 +522,28 @@ TEST(NodeRedundancy, KeepsWhatARunMakesAfterItHasGoneBackAsWellAsWhatItHasLeftBe
   EXPECT_EQ(make(4, 4), (std::vector<SetName>{{"job", 3}, {"job", 2}})) << "it is past all that it had left behind";
 }
 
+TEST(NodeRedundancy, CountsNothingThatARunHasLeftBehindAsNewer) {
+  Nodes nodes(3);
+  for (const auto& [step, number] : {std::pair(20, 2), {30, 3}, {25, 4}}) {
+    const SetName name{"job", static_cast<uint64_t>(step)};
+    nodes.save(name, static_cast<uint64_t>(number));
+    ASSERT_TRUE(nodes.protect(name, "xor:3").ok());
+  }
+  std::vector<SetName> dropped;
+  const auto retain = [&](bool one_node_knows) {
+    const Status status = Nodes::same(nodes.on_all([&](uint32_t node, Communicator& leaders) -> Status {
+      const auto is_left_behind = [&](uint64_t step) { return one_node_knows && node == 1 && step == 30; };
+      VARVE_ASSIGN(dropped, retain_redundancy(leaders, nodes.place(node), "job", /*keep=*/2, is_left_behind));
+      return {};
+    }));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  };
+  retain(true);
+  EXPECT_EQ(dropped, std::vector<SetName>()) << "of what the run went back to, 25 alone is newer";
+  retain(false);
+  EXPECT_EQ(dropped, (std::vector<SetName>{{"job", 20}}));
+}
+
 TEST(NodeRedundancy, WorksInRealFolders) {
   std::string folder = std::filesystem::path(testing::TempDir()) / "varve-nodes-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);

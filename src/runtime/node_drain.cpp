@@ -164,12 +164,30 @@ class DrainLevels {
   Levels levels_;
 };
 
+/// Whether the note's processes were, or are, that run.
+bool is_own(const FoundNote& found, const UniqueId& run) {
+  const std::vector<NodeNote::Earlier>& earlier = found.note.earlier;
+  return run == found.note.run || run == found.speaker.run ||
+         std::any_of(earlier.begin(), earlier.end(), [&](const NodeNote::Earlier& one) { return run == one.run; });
+}
+
+/// Whether its processes have made it, and not left it behind.
+bool made_by(const NodeNote& note, const SetRecord& record) {
+  return record.run == note.run ||
+         std::any_of(note.earlier.begin(), note.earlier.end(), [&](const NodeNote::Earlier& one) {
+           return record.run == one.run && record.name.step <= one.last_step && record.number <= one.last_number;
+         });
+}
+
 /// What one dead run has left on this node.
 class RunDrain {
  public:
-  RunDrain(const NodeDrainOptions& options, const FoundNote& found, const LeftRuns& left, DrainLevels& levels,
-           DrainProgress& progress, DrainedJob& job)
+  /// `notes`: of all of the job's runs here, among them `found`.
+  RunDrain(const NodeDrainOptions& options, const std::vector<FoundNote>& notes, const FoundNote& found,
+           const LeftRuns& left, DrainLevels& levels, DrainProgress& progress, DrainedJob& job)
       : options_(options),
+        notes_(notes),
+        found_(found),
         note_(found.note),
         speaker_(found.speaker),
         left_(left),
@@ -195,19 +213,32 @@ class RunDrain {
     StoreLevel* level = nullptr;
     SetName name;
     uint32_t count = 1;
+    IfExists if_exists = IfExists::refuse;
     size_t reported = 0;  ///< index into the job's sets
   };
   using Step = std::map<uint32_t, LeftSnapshot>;  ///< by rank
 
   void fail(const Status& why) { job_.failures.push_back(why); }
   Status may_publish() const;
+  /// Which number a snapshot's set gets.
+  struct SetNumber {
+    uint64_t saved = 0;  ///< 0: not known
+    /// That it had when it was made, by which it is known to be older than others' sets. 0: as well.
+    uint64_t made = 0;
+  };
+  bool is_own(const UniqueId& run) const { return varve::is_own(found_, run); }
+  bool made_here(const SetRecord& record) const { return made_by(note_, record); }
+  bool is_copied(const SetRecord& record) const;
+  void note_left_behind();
+  Result<bool> has_later(uint64_t step, const SetNumber& number) const;
+  Result<SetNumber> number_of(const CheckpointId& checkpoint) const;
   std::map<uint64_t, Step> steps_in_memory() const;
   void save_snapshots();
   Status save_step(uint64_t step, const Step& snapshots);
   Result<uint64_t> number_of_parts(const SetName& name) const;
-  Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number);
-  void complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from);
-  Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
+  Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, const SetNumber& number);
+  void complete(Pending set, const std::string& from);
+  Result<bool> try_to_complete(const Pending& set);
   Result<std::vector<SetRecord>> records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted) const;
   void push_parts();
   void push_older_parts(StoreLevel& next, const std::vector<SetRecord>& records);
@@ -217,7 +248,7 @@ class RunDrain {
   void push_sets();
   void bring_newest();
   /// It, or what was made after it.
-  bool is_whole_somewhere(uint64_t step) const;
+  bool is_whole_somewhere(const CheckpointId& checkpoint) const;
   void give_memory_back();
   TransferOptions transfer_options() const {
     TransferOptions options;
@@ -228,6 +259,8 @@ class RunDrain {
   }
 
   const NodeDrainOptions& options_;
+  const std::vector<FoundNote>& notes_;
+  const FoundNote& found_;
   const NodeNote& note_;
   const SegmentOwner& speaker_;
   const LeftRuns& left_;
@@ -247,11 +280,52 @@ Status RunDrain::may_publish() const {
   return Status::busy(fmt::format("a run of the job is at work: {}", holder->to_string()), note_.job);
 }
 
-/// Those of which all ranks that were on this node have a snapshot, group by group.
+/// Whether it is what the run went on from, and was about to save as its own.
+bool RunDrain::is_copied(const SetRecord& record) const {
+  return note_.copies &&
+         *note_.copies == CheckpointId{.step = record.name.step, .run = record.run, .number = record.number};
+}
+
+/// By any of the job's runs here, at all levels: it pushes nothing out there, and is not brought on.
+void RunDrain::note_left_behind() {
+  for (StoreLevel* const level : levels_.levels().stores()) {
+    if (level->access().opened() == nullptr) continue;
+    const Catalog catalog(*level->access().opened());
+    const Result<std::vector<uint64_t>> steps = catalog.steps(note_.job);
+    if (!steps.ok()) continue;
+    for (const uint64_t step : *steps) {
+      const Result<SetRecord> record = catalog.read({note_.job, step});
+      const auto has_left = [&](const FoundNote& one) {
+        return varve::is_own(one, record->run) && !made_by(one.note, *record);
+      };
+      if (record.ok() && std::any_of(notes_.begin(), notes_.end(), has_left))
+        levels_.levels().note_found(*level, step, Found::left_behind);
+    }
+  }
+}
+
+/// Those of which ranks that were on this node have a snapshot. Of a step that the run went on from, and was about to
+/// save anew as what it makes now, there may be two: the one that more ranks have, and of these what was there first,
+/// as all nodes have that.
 std::map<uint64_t, RunDrain::Step> RunDrain::steps_in_memory() const {
-  std::map<uint64_t, Step> steps;
+  std::map<uint64_t, std::map<UniqueId, Step>> made;  // by step, and by the run that has made them
   for (const LeftSnapshot& snapshot : left_.snapshots) {
-    if (snapshot.owner.run == speaker_.run) steps[snapshot.checkpoint.step].emplace(snapshot.owner.rank, snapshot);
+    const CheckpointId& checkpoint = snapshot.checkpoint;
+    if (snapshot.owner.run == speaker_.run)
+      made[checkpoint.step][checkpoint.run].emplace(snapshot.owner.rank, snapshot);
+  }
+  const auto is_better = [this](const Step& a, const Step& b) {
+    if (a.size() != b.size()) return a.size() > b.size();
+    const CheckpointId &one = a.begin()->second.checkpoint, &other = b.begin()->second.checkpoint;
+    const bool was_first = one.run != note_.run, other_was = other.run != note_.run;
+    return was_first != other_was ? was_first : one.number < other.number;
+  };
+  std::map<uint64_t, Step> steps;
+  for (auto& [step, by_run] : made) {
+    for (auto& [run, snapshots] : by_run) {
+      Step& chosen = steps[step];
+      if (chosen.empty() || is_better(snapshots, chosen)) chosen = std::move(snapshots);
+    }
   }
   return steps;
 }
@@ -264,52 +338,84 @@ void RunDrain::save_snapshots() {
   }
 }
 
-namespace {
-/// Whether a whole set was made after this, by the same run or by one that has gone back behind it. A later run that
-/// has not seen this, as it was on other nodes, may have given its first set the same number.
-Result<bool> has_later(const Store& store, const std::string& job, const CheckpointId& checkpoint,
-                       const std::vector<UniqueId>& left_runs) {
-  if (checkpoint.number == 0) return false;
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
-  return std::any_of(steps.begin(), steps.end(), [&](uint64_t step) {
-    const Result<SetRecord> set = Catalog(store).read({job, step});
-    if (!set.ok() || !set->has_all_ranks()) return false;
-    const bool is_left = set->run == checkpoint.run || std::count(left_runs.begin(), left_runs.end(), set->run) > 0;
-    const bool follows = !is_left || (set->run == checkpoint.run && step > checkpoint.step);
-    return set->number > checkpoint.number || (set->number == checkpoint.number && follows);
+/// Whether a whole set was made after this, by the same run or by one that has gone back behind it; what these
+/// processes have left behind since does not count. A later run that has not seen this, as it was on other nodes, may
+/// have given its first set the same number.
+Result<bool> RunDrain::has_later(uint64_t step, const SetNumber& number) const {
+  if (number.made == 0) return false;
+  const Catalog catalog(levels_.nearest_store());
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(note_.job));
+  return std::any_of(steps.begin(), steps.end(), [&](uint64_t other) {
+    const Result<SetRecord> set = catalog.read({note_.job, other});
+    if (!set.ok() || !set->has_all_ranks() || (is_own(set->run) && !made_here(*set))) return false;
+    const bool is_left = is_own(set->run) || std::count(left_.runs.begin(), left_.runs.end(), set->run) > 0;
+    const bool follows = !is_left || (set->run == note_.run && other > step);
+    const uint64_t own = is_left ? number.saved : std::min(number.saved, number.made);
+    return set->number > own || (set->number == own && follows);
   });
 }
-}  // namespace
+
+/// Of what was made before the run went back, and kept, it is that of the first set of what it makes since: the same on
+/// all nodes. corrupt: who made it is not known.
+Result<RunDrain::SetNumber> RunDrain::number_of(const CheckpointId& checkpoint) const {
+  if (!is_own(checkpoint.run)) {
+    return Status::corrupt("what the run says of itself does not fit what it has in memory",
+                           SetName{note_.job, checkpoint.step}.to_string(),
+                           "the next run of the job takes what is in memory");
+  }
+  const bool is_kept = checkpoint.run != note_.run && note_.first_number != 0;
+  return SetNumber{.saved = is_kept ? note_.first_number : checkpoint.number, .made = checkpoint.number};
+}
 
 Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   StoreLevel& nearest = levels_.nearest();
   const Store& store = levels_.nearest_store();
   const SetName name{note_.job, step};
+  const CheckpointId& checkpoint = snapshots.begin()->second.checkpoint;
+  VARVE_ASSIGN(SetNumber number, number_of(checkpoint));
   const Result<SetRecord> there = Catalog(store).read(name);
+  if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
+  IfExists if_exists = IfExists::refuse;
+  Status refused;
   if (there.ok()) {
-    job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::was_there});
-    // Of the run before, which this one went on from: what is in memory then stays for the next, but nothing is wrong.
-    if (there->run == note_.run || std::count(left_.runs.begin(), left_.runs.end(), there->run) > 0) return {};
-    return Status::already_exists(fmt::format("{} has a set of this step that another run made", nearest.name()),
-                                  name.to_string(), "the next run of the job takes what is in memory");
+    const bool is_of_these =
+        is_own(there->run) || is_copied(*there) || std::count(left_.runs.begin(), left_.runs.end(), there->run) > 0;
+    // The run has gone back behind it, and made the step anew, or was about to save what it went on from as its own.
+    const bool is_older = there->run != note_.run && there->number != 0 && there->number < number.saved;
+    // In a node's own store it may be this very checkpoint, which not all nodes have there.
+    const bool is_this =
+        (there->run == checkpoint.run && there->number == checkpoint.number) || made_here(*there) || is_copied(*there);
+    if (is_of_these && is_older && (is_this || !nearest.spec().is_of_node())) {
+      if_exists = IfExists::replace;
+    } else if (is_of_these && !is_older) {
+      job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::was_there});
+      return {};
+    } else {
+      // On nodes one after the other, neither the old set nor the new one may be whole in between.
+      refused = Status::already_exists(
+          fmt::format("{} has {} of this step", nearest.name(),
+                      is_of_these ? "a set that the run has gone back behind" : "a set that another run made"),
+          name.to_string(), "the next run of the job takes what is in memory");
+    }
   }
-  if (there.status().code() != StatusCode::not_found) return there.status();
-  const CheckpointId checkpoint = snapshots.begin()->second.checkpoint;
-  VARVE_ASSIGN(const bool is_outdated, has_later(store, note_.job, checkpoint, left_.runs));
+  VARVE_ASSIGN(const bool is_outdated, has_later(step, number));
   if (is_outdated) {
     outdated_.insert(step);
     return {};
   }
-  uint64_t number = checkpoint.number;
-  if (number == 0) {
-    VARVE_ASSIGN(number, number_of_parts(name));
+  if (!refused.ok()) {
+    job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::was_there});
+    return refused;
+  }
+  if (number.saved == 0) {
+    VARVE_ASSIGN(number.saved, number_of_parts(name));
   }
   uint32_t count = 0;
   for (const NodeNote::Group& group : note_.groups) {
     VARVE_ASSIGN(const bool saved, save_group(step, group, snapshots, number));
     if (saved) count = group.count;
   }
-  if (count > 0) complete(nearest, name, count, "memory");
+  if (count > 0) complete({.level = &nearest, .name = name, .count = count, .if_exists = if_exists}, "memory");
   return {};
 }
 
@@ -326,7 +432,8 @@ Result<uint64_t> RunDrain::number_of_parts(const SetName& name) const {
 }
 
 /// False: not all of the group's ranks have this step.
-Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number) {
+Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots,
+                                  const SetNumber& number) {
   const PartName part{{note_.job, step}, note_.run, group.ordinal, group.count};
   if (group.crosses_nodes) {
     return Status::unsupported("some ranks of the group that saves together were on other nodes", part.to_string(),
@@ -350,11 +457,10 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
   save.variables.small_bytes = 0;  // as in the run: parts of one set are saved alike
   save.memory_bytes = options_.memory_bytes;
   save.thread_count = options_.thread_count;
-  save.made_by = {.number = number, .run = note_.run, .run_ranks = note_.rank_count};
-  const CheckpointId& checkpoint = snapshots.begin()->second.checkpoint;
+  save.made_by = {.number = number.saved, .run = note_.run, .run_ranks = note_.rank_count};
   save.may_publish = [&]() -> Status {
     VARVE_TRY(may_publish());
-    VARVE_ASSIGN(const bool is_outdated, has_later(levels_.nearest_store(), note_.job, checkpoint, left_.runs));
+    VARVE_ASSIGN(const bool is_outdated, has_later(step, number));
     return is_outdated ? Status::busy("a run of the job has gone on without it meanwhile", part.set.to_string())
                        : Status();
   };
@@ -363,7 +469,8 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
   // had made of this step before it went back.
   VARVE_TRY(remove_failure(levels_.nearest_store(), part));
   const Result<SetRecord> there = read_part(levels_.nearest_store(), part);
-  if (there.ok() && there->number != number) VARVE_TRY(remove_part(levels_.nearest_store(), part));
+  if (there.ok() && (there->number != number.saved || there->run != note_.run))
+    VARVE_TRY(remove_part(levels_.nearest_store(), part));
   const Status saved = save_part(levels_.nearest().access().slowed(), source, part, save, progress_).status();
   // The run itself, or a drain that was interrupted, has come so far.
   if (saved.code() == StatusCode::already_exists) return true;
@@ -372,22 +479,26 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
 }
 
 /// True: the set is there.
-Result<bool> RunDrain::try_to_complete(StoreLevel& level, const SetName& name, uint32_t count) {
+Result<bool> RunDrain::try_to_complete(const Pending& set) {
   VARVE_TRY(may_publish());
-  const Status made = complete_set(*level.access().opened(), note_.run, name, count).status();
-  if (made.ok() || made.code() == StatusCode::already_exists) {
-    has_made_sets_ = has_made_sets_ || made.ok();
-    return true;
-  }
+  const Store& store = *set.level->access().opened();
+  const Status made = complete_set(store, note_.run, set.name, set.count, set.if_exists).status();
+  has_made_sets_ = has_made_sets_ || made.ok();
+  if (made.ok()) return true;
   if (made.code() == StatusCode::not_found) return false;
-  return made;
+  if (made.code() != StatusCode::already_exists) return made;
+  if (set.if_exists == IfExists::refuse) return true;
+  // It is the one that is to be replaced, unless another node's drain has done that.
+  VARVE_ASSIGN(const SetRecord there, Catalog(store).read(set.name));
+  return there.run == note_.run;
 }
 
-void RunDrain::complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from) {
-  const Result<bool> made = try_to_complete(level, name, count);
-  if (!made.ok()) return fail(made.status().with_context(level.name()));
-  job_.sets.push_back({name, from, level.name(), *made ? DrainedSet::State::whole : DrainedSet::State::part});
-  if (!*made) pending_.push_back({&level, name, count, job_.sets.size() - 1});
+void RunDrain::complete(Pending set, const std::string& from) {
+  const Result<bool> made = try_to_complete(set);
+  if (!made.ok()) return fail(made.status().with_context(set.level->name()));
+  set.reported = job_.sets.size();
+  job_.sets.push_back({set.name, from, set.level->name(), *made ? DrainedSet::State::whole : DrainedSet::State::part});
+  if (!*made) pending_.push_back(std::move(set));
 }
 
 // Onwards from a store of the node's own
@@ -407,10 +518,10 @@ Result<std::vector<SetRecord>> RunDrain::records_of_nearest(
   return records;
 }
 
-/// What the run has made there, oldest first. Sets of earlier runs are not this node's to bring: who was on which node
-/// then is not known.
+/// What these processes have made there, oldest first. Sets of other runs are not this node's to bring: who was on
+/// which node then is not known.
 void RunDrain::push_parts() {
-  const auto records = records_of_nearest([this](const SetRecord& record) { return record.run == note_.run; });
+  const auto records = records_of_nearest([this](const SetRecord& record) { return made_here(record); });
   if (!records.ok()) return fail(records.status());
   bool is_next = true;
   for (StoreLevel* const level : levels_.levels().stores()) {
@@ -463,7 +574,7 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
     VARVE_TRY(may_publish());
     VARVE_TRY(
         copy_part(levels_.nearest_store(), level.access().slowed(), part, transfer_options(), progress_).status());
-    complete(level, name, note_.node_count, from);
+    complete({.level = &level, .name = name, .count = note_.node_count}, from);
     return {};
   };
   const Status pushed = run_guarded(push);
@@ -488,7 +599,7 @@ void RunDrain::await_others() {
   while (!pending_.empty() && !progress_.cancelled() && options_.clock->seconds() < end) {
     options_.clock->sleep(kDrainLookSeconds);
     std::erase_if(pending_, [&](const Pending& one) {
-      const Result<bool> made = try_to_complete(*one.level, one.name, one.count);
+      const Result<bool> made = try_to_complete(one);
       if (!made.ok()) fail(made.status().with_context(one.level->name()));
       if (made.ok() && *made) job_.sets[one.reported].state = DrainedSet::State::whole;
       return !made.ok() || *made;
@@ -501,7 +612,7 @@ void RunDrain::await_others() {
     const bool is_outdated = steps.ok() && std::any_of(steps->begin(), steps->end(), [&](uint64_t step) {
                                if (step <= one.name.step) return false;
                                const Result<SetRecord> newer = Catalog(store).read({note_.job, step});
-                               return newer.ok() && newer->run == note_.run;
+                               return newer.ok() && made_here(*newer);
                              });
     if (!is_outdated) return false;
     std::vector<uint32_t> own{note_.node_ordinal};
@@ -522,6 +633,7 @@ void RunDrain::push_sets() {
   // One node does it for all: the first, or who has made a set just now.
   if (note_.node_ordinal != 0 && !has_made_sets_) return;
   if (const Status may = may_publish(); !may.ok()) return fail(may);
+  note_left_behind();
   const Onward onward = bring_along(levels_.levels(), note_.job, progress_, left_.runs);
   for (const LevelCopy& copy : onward.copies)
     job_.sets.push_back({copy.name, levels_.nearest().name(), copy.level, DrainedSet::State::whole});
@@ -533,7 +645,9 @@ void RunDrain::push_sets() {
 void RunDrain::bring_newest() {
   const Store& nearest = levels_.nearest_store();
   StoreLevel& next = *levels_.levels().stores()[1];
-  const auto whole = records_of_nearest([](const SetRecord& record) { return record.has_all_ranks(); });
+  const auto whole = records_of_nearest([this](const SetRecord& record) {
+    return record.has_all_ranks() && !levels_.nearest().is_made_anew(record.name.step);
+  });
   if (!whole.ok()) return fail(whole.status());
   if (whole->empty() || next.access().opened() == nullptr) return;
   const SetRecord& newest = whole->back();
@@ -551,12 +665,14 @@ void RunDrain::bring_newest() {
 
 // The memory
 
-bool RunDrain::is_whole_somewhere(uint64_t step) const {
+bool RunDrain::is_whole_somewhere(const CheckpointId& checkpoint) const {
+  const uint64_t step = checkpoint.step;
   if (outdated_.contains(step)) return Catalog(levels_.nearest_store()).make_durable(note_.job).ok();
   for (const StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().opened() == nullptr) continue;
     const Result<SetRecord> record = Catalog(*level->access().opened()).read({note_.job, step});
-    if (!record.ok() || record->run != note_.run || !record->has_all_ranks()) continue;
+    const bool is_it = record.ok() && (record->run == note_.run || record->run == checkpoint.run || is_copied(*record));
+    if (!is_it || record->number < checkpoint.number || !record->has_all_ranks()) continue;
     // Who has committed it may not have come to that.
     if (Catalog(*level->access().opened()).make_durable(note_.job).ok()) return true;
   }
@@ -570,7 +686,8 @@ void RunDrain::give_memory_back() {
   // What not all ranks of this node have is no checkpoint.
   const auto newest =
       std::find_if(steps.rbegin(), steps.rend(), [&](const auto& step) { return step.second.size() == ranks_here; });
-  const bool is_safe = newest == steps.rend() ? job_.failures.empty() : is_whole_somewhere(newest->first);
+  const bool is_safe =
+      newest == steps.rend() ? job_.failures.empty() : is_whole_somewhere(newest->second.begin()->second.checkpoint);
   if (!is_safe || !pending_.empty() || !job_.failures.empty()) return;
   if (const Status may = may_publish(); !may.ok()) return;
   const Status removed = remove_left_runs(speaker_.family, {speaker_.run});
@@ -594,7 +711,7 @@ Status drain_job(const NodeDrainOptions& options, const std::vector<FoundNote>& 
     DrainLevels levels(specs, options, found.note);
     VARVE_TRY(levels.reach());
     job.is_done = false;
-    RunDrain(options, found, *left, levels, progress, job).run();
+    RunDrain(options, notes, found, *left, levels, progress, job).run();
     all_done = all_done && job.is_done;
   }
   job.is_done = all_done;

@@ -289,12 +289,28 @@ void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidate
     });
   };
   for (const RestartCandidate& candidate : candidates) {
-    if (candidate.memory_run || (taken && candidate.is_same_checkpoint(*taken))) continue;
+    if (candidate.memory_run) continue;
+    const bool is_taken = taken && candidate.is_same_checkpoint(*taken);
     const bool is_later =
         !taken || candidate.step > taken->step || (candidate.step == taken->step && candidate.number > taken->number);
-    if (is_later || is_made_anew(candidate))
-      levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
+    const bool is_left = !is_taken && (is_later || is_made_anew(candidate));
+    // Of one that could not be read it is not known which set of its step it is: what was found of it before holds.
+    if (!is_left && !candidate.is_known && candidate != taken) continue;
+    // A run that has gone back, and then forward again, goes on from what it had left behind.
+    levels.note_found(levels.at(candidate.level), candidate.step, is_left ? Found::left_behind : Found::on_course);
   }
+}
+
+/// Of the job's sets in the stores that this rank speaks for.
+Status make_names_durable(const Levels& levels) {
+  Status first;
+  for (const StoreLevel* const level : levels.stores()) {
+    const StoreAccess& access = level->access();
+    if (access.opened() == nullptr || access.is_away() || !access.speaks()) continue;
+    const Status durable = Catalog(*access.opened()).make_durable(levels.world().job);
+    if (first.ok()) first = durable;
+  }
+  return first;
 }
 
 /// Which of what there is would be lost with the memory, as far as one look tells.
@@ -389,6 +405,9 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
     const RestartCandidate& taken = *restart.taken;
     VARVE_ASSIGN(const bool all_nodes_have_it, every_node_has(world, levels, taken, memory.all_nodes_have(taken)));
     restart.in_memory_alone = taken.memory_run && !all_nodes_have_it && !memory.shared_store_has(taken);
+    // Who has committed what the stores have may have been killed before that had its name for good.
+    if (taken.memory_run && !restart.in_memory_alone && !agree(world.ranks, make_names_durable(levels)).ok())
+      restart.newer_in_memory_alone = true;
     const bool keeps_number = restart.in_memory_alone && taken == candidates.front();
     restart.next_number = candidates.front().number + (keeps_number ? 0 : 1);
     if (restart.in_memory_alone && variables.may_change()) {

@@ -108,7 +108,7 @@ struct RunRestart {
   /// store, however this run ends.
   bool in_memory_alone = false;
   /// So is something newer that was not rejected: it is to stay until this run, which goes back behind it or begins
-  /// anew, has saved a set.
+  /// anew, has saved a set. So is what was taken, where a store has it, and cannot make its name durable.
   bool newer_in_memory_alone = false;
   /// The number of the next set, at least: what the run makes is newer than all that there is. What it goes on from in
   /// memory alone, and nothing is newer than that, keeps its number.

@@ -29,16 +29,23 @@ std::vector<StoreSteps> in_store(const std::vector<uint64_t>& steps) { return {{
 /// What memory candidates compare with.
 RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory", 0, 2, {}}; }
 
+/// A set of which nothing but its step is known.
+RestartCandidate unread(uint64_t step) {
+  RestartCandidate set{step, {}};
+  set.is_known = false;
+  return set;
+}
+
 TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
   const Memory memory = {{run(1), 7, 2, 0}, {run(1), 9, 2, 0}, {run(1), 9, 2, 1}, {run(1), 7, 2, 1}};
   EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})),
-            (Candidates{in_memory(9, run(1)), {8, {}}, in_memory(7, run(1)), {7, {}}, {5, {}}}));
+            (Candidates{in_memory(9, run(1)), unread(8), in_memory(7, run(1)), unread(7), unread(5)}));
 }
 
 TEST(RestartCandidates, InMemoryAreOnesOfWhichTheNodesHaveAllRanksOfTheSameRun) {
-  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}}, in_store({5})), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(1), 9, 2, 0}}, in_store({5})), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(2), 9, 2, 1}}, in_store({5})), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}}, in_store({5})), (Candidates{unread(5)}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(1), 9, 2, 0}}, in_store({5})), (Candidates{unread(5)}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(2), 9, 2, 1}}, in_store({5})), (Candidates{unread(5)}));
   EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(1), 8, 2, 1}}, in_store({})), Candidates{});
   EXPECT_EQ(restart_candidates({{run(1), 9, 2, 1}, {run(1), 9, 2, 7}}, in_store({})), Candidates{});
 }

@@ -144,7 +144,10 @@ Status RunSession::await_drain() {
 
 Status RunSession::start_stage_two() {
   if (world_.speaks_for_node()) {
-    const NodeNote note = note_of_run(settings_, world_, levels_, stage_one_.plan(), stage_one_.family().spill_folders);
+    NodeNote note = note_of_run(settings_, world_, levels_, stage_one_.plan(), stage_one_.family().spill_folders);
+    note.earlier = earlier_;
+    if (!earlier_.empty()) note.first_number = first_number_;
+    note.copies = copies_;
     const Status noted = write_node_note(stage_one_.owner_of(ranks_->rank()), note);
     if (!noted.ok()) warnings_.add(noted.with_context("a drain of this node will not find what is in memory"));
   }
@@ -248,7 +251,9 @@ Result<std::optional<uint64_t>> RunSession::reject() {
   selection.rejected.push_back(*loaded_);
   if (saved_as_) selection.rejected.push_back(*saved_as_);
   selection.older_than = loaded_;
+  stage_one_.variables().note_rejected();
   VARVE_ASSIGN(const std::optional<uint64_t> older, go_on_from(selection));
+  if (!older) stage_one_.variables().note_begun_anew();
   selection_.rejected = std::move(selection.rejected);
   return older;
 }
@@ -291,17 +296,17 @@ Status RunSession::settle(std::string_view failed_while) {
 }
 
 Status RunSession::settle_before_restart() {
-  VARVE_ASSIGN(const bool has_copied, any_has_copied());
-  if (!has_copied) return {};
+  VARVE_ASSIGN(const bool has_snapshots, any_has_snapshots());
+  if (!has_snapshots) return {};
   VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
   VARVE_TRY(settle("the run goes back, and its last checkpoint has failed"));
   left_.add_own(stage_one_.own_snapshots());
   return {};
 }
 
-/// Whether a rank has made a snapshot since the run began, or went back. Collective.
-Result<bool> RunSession::any_has_copied() {
-  std::array<uint64_t, 1> any = {stage_one_.has_copied() ? uint64_t{1} : uint64_t{0}};
+/// Whether a rank has something in the run's own memory. Collective.
+Result<bool> RunSession::any_has_snapshots() {
+  std::array<uint64_t, 1> any = {stage_one_.has_snapshots() ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(ranks_->all_max(any));
   return any[0] != 0;
 }
@@ -318,13 +323,37 @@ Status RunSession::stop_stage_two() {
 }
 
 /// While nothing works beside the program: the run begins anew behind what it has made, as another run, so that nobody
-/// takes what it makes of a step now, or a part of that, for what it had made before.
-Status RunSession::turn_back() {
+/// takes what it makes of a step now, or a part of that, for what it had made before. What it goes on from stays where
+/// it is if it is nowhere else (`kept`), until that is saved.
+Status RunSession::turn_back(const std::optional<CheckpointId>& kept) {
   left_.add_own({});
-  stage_one_.forget_snapshots();
+  stage_one_.forget_snapshots(kept);
   sets_.turn_back();
   VARVE_ASSIGN(world_.run, agree_on_run(*ranks_));
   return {};
+}
+
+/// What of what this session has made as `made_as`, and as other runs before, it goes on behind, with which number; all
+/// else it leaves.
+void RunSession::note_course(const UniqueId& made_as, const RunRestart& restart) {
+  if (restart.begins_anew) {
+    sets_.go_on_from(1);
+  } else {
+    sets_.go_on_behind(restart.next_number);
+  }
+  first_number_ = sets_.next_number();
+  copies_.reset();
+  if (restart.in_memory_alone) {
+    const RestartCandidate& taken = *restart.taken;
+    copies_ = CheckpointId{.step = taken.step, .run = taken.made_by, .number = taken.number};
+  }
+  if (made_as != world_.run) earlier_.push_back({.run = made_as, .last_step = UINT64_MAX, .last_number = UINT64_MAX});
+  const uint64_t step = restart.taken ? restart.taken->step : 0, number = restart.taken ? restart.taken->number : 0;
+  for (NodeNote::Earlier& one : earlier_) {
+    const bool made_it = restart.taken && one.run == restart.taken->made_by;  // it may have gone forward again
+    one.last_step = made_it ? step : std::min(one.last_step, step);
+    one.last_number = made_it ? number : std::min(one.last_number, number);
+  }
 }
 
 Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
@@ -346,13 +375,20 @@ Result<RunRestart> RunSession::load(const RestartSelection& selection) {
 
 Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
   VARVE_TRY(look_at_levels());
-  VARVE_ASSIGN(const bool has_copied, any_has_copied());
+  VARVE_ASSIGN(const bool has_snapshots, any_has_snapshots());
   // What comes to a farther level while the run chooses would not be known to be left behind.
   VARVE_TRY(stop_stage_two());
   const Result<RunRestart> found = load(selection);
   // What was rejected, under whatever name, is not to be mistaken for what the run makes now.
-  const Status turned = found.ok() && (has_copied || !selection.rejected.empty()) ? turn_back() : Status();
-  if (found.ok()) job_sets_.note_on_trial(found->taken ? std::optional(found->taken->step) : std::nullopt);
+  std::optional<CheckpointId> kept;
+  if (found.ok() && found->in_memory_alone)
+    kept = CheckpointId{.step = found->taken->step, .run = found->taken->made_by};
+  const UniqueId made_as = world_.run;
+  const Status turned = found.ok() && (has_snapshots || !selection.rejected.empty()) ? turn_back(kept) : Status();
+  if (found.ok()) {
+    note_course(made_as, *found);
+    job_sets_.note_on_trial(found->taken ? std::optional(found->taken->step) : std::nullopt);
+  }
   const Status started = start_stage_two();
   VARVE_TRY(found.status());
   VARVE_TRY(turned);
@@ -361,6 +397,8 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   loaded_ = restart.taken;
   has_chosen_ = true;
   saved_as_.reset();
+  const UniqueId own_memory = stage_one_.owner_of(ranks_->rank()).run;
+  loaded_alone_ = restart.in_memory_alone && restart.taken->memory_run == own_memory;
   monitor_.note_restart(restart.taken, restart.passed_over);
   // Whether complete sets of earlier steps came before what is in memory alone is not known: a run may have gone back.
   job_sets_.go_on_from(loaded_ && !restart.in_memory_alone ? std::optional(loaded_->step) : std::nullopt);
@@ -368,11 +406,6 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   write_note();
   left_.note_useful(restart.in_memory_alone || restart.newer_in_memory_alone ||
                     left_.has_newer_than(restart.taken, selection.rejected));
-  if (restart.begins_anew) {
-    sets_.go_on_from(1);
-  } else {
-    sets_.go_on_behind(restart.next_number);
-  }
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
   stage_one_.reserve();
   if (!restart.taken) {
@@ -393,7 +426,9 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
     // It goes to the store at once. Some nodes' own stores may have it; what all nodes have of its step is another one.
     const bool is_partly_there = world_.has_node_level && !job_sets_.is_complete(step);
     levels_.note_found(levels_.nearest(), step, is_partly_there ? Found::damaged : Found::left_behind);
-    const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
+    // All copy it or none: else there would be parts of two checkpoints, of which neither is whole.
+    const Status ready = agree(*ranks_, stage_one_.variables().refresh());
+    const Status saved = ready.ok() ? make_checkpoint(step, Persistence::later, /*saves=*/true) : ready;
     if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
     saved_as_ = loaded_;
     saved_as_->made_by = world_.run;
@@ -760,7 +795,13 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   return outcome;
 }
 
-void RunSession::close(const Status& outcome) {
+/// Whether the newest checkpoint is whole in memory alone, as far as this rank knows.
+bool RunSession::has_unsaved_snapshot() const {
+  const SessionProgress made = progress();
+  return keeps_in_memory(settings_) && made.newest_snapshot && made.newest_persistent != made.newest_snapshot;
+}
+
+void RunSession::close(const Status& outcome, Company company) {
   monitor_.let_ask(nullptr);
   stage_two_.stop(MonotonicClock::now() + kSessionEndPatience);
   levels_.end(Ending::of_run).ignore("finish() tells of it");
@@ -770,9 +811,12 @@ void RunSession::close(const Status& outcome) {
   const bool is_owed = world_.end && !levels_.what_waits().empty();
   // Where a stop was hastened and its checkpoint came to nothing, one before it may be in memory alone.
   const bool hastened = gave_up_saving_ || world_.end.has_value();
-  const bool leaves_memory = memory_alone_ || (!outcome.ok() && hastened && keeps_in_memory(settings_));
+  const bool leaves_memory = memory_alone_ || (loaded_alone_ && !sets_.has_saved()) ||
+                             (!outcome.ok() && hastened && keeps_in_memory(settings_)) ||
+                             (company == Company::left && has_unsaved_snapshot());
   if (leaves_memory) {
-    stage_one_.memory().leave();
+    const bool all_end = company == Company::together;
+    stage_one_.memory().leave(all_end ? ControlBlock::Ended::run : ControlBlock::Ended::rank);
   } else {
     stage_one_.memory().remove_files().ignore("the next run removes what is left");
   }
@@ -798,7 +842,7 @@ Status RunSession::abandon() {
   stage_two_.stop(MonotonicClock::now());
   levels_.end(Ending::of_run).ignore("what was not brought on is found again");
   // Nothing of it changes any more: it may be restarted from.
-  stage_one_.memory().leave();
+  stage_one_.memory().leave(ControlBlock::Ended::run);
   note_ended(Status::cancelled("the program gave its session up"));
   return {};
 }
@@ -821,7 +865,7 @@ RunSession::~RunSession() {
   if (is_thrown || have_ended(*ranks_)) {
     // The other ranks may not come here, or cannot be reached.
     if (is_thrown) leave_the_others();
-    close(Status::cancelled("the program left its session by an exception, or ended its ranks"));
+    close(Status::cancelled("the program left its session by an exception, or ended its ranks"), Company::left);
     return;
   }
   finish(kSessionEndPatience).ignore("a program that wants to know calls finish()");

@@ -24,6 +24,7 @@
 #include "runtime/settings.h"
 #include "runtime/stage_one.h"
 #include "runtime/stage_two.h"
+#include "snapshot/node_note.h"
 #include "varve/session.h"
 
 namespace varve {
@@ -79,11 +80,12 @@ class RunSession {
   Status settle_before_restart();
   Status look_at_levels();
   Status settle(std::string_view failed_while);
-  Result<bool> any_has_copied();
+  Result<bool> any_has_snapshots();
   Status end_talk();
   Status stop_stage_two();
   Status drop_everywhere(uint64_t step);
-  Status turn_back();
+  Status turn_back(const std::optional<CheckpointId>& kept);
+  void note_course(const UniqueId& made_as, const RunRestart& restart);
   Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.
   Result<bool> take_slot(Persistence persistence);
@@ -99,7 +101,10 @@ class RunSession {
   void note_drained(const DrainReport& report);
   void accept_loaded();
   void leave_the_others();
-  void close(const Status& outcome);
+  /// Whether the other ranks end their sessions together with this one, or are left.
+  enum class Company : uint8_t { together, left };
+  void close(const Status& outcome, Company company = Company::together);
+  bool has_unsaved_snapshot() const;
   void note_ended(const Status& outcome);
   void start_monitor(FileSystem& files);
   RunSample sample() const;
@@ -127,7 +132,11 @@ class RunSession {
   std::optional<RestartCandidate> loaded_, saved_as_;
   /// The last checkpoint, where the time was too short to save it: it stays in memory, also when the run has ended.
   std::optional<uint64_t> memory_alone_;
-  bool gave_up_saving_ = false;  ///< for that, on all ranks
+  std::vector<NodeNote::Earlier> earlier_;  ///< as which it has made what it went on from
+  uint64_t first_number_ = 1;               ///< that its sets have had since
+  std::optional<CheckpointId> copies_;      ///< what it went on from, if it saves that anew
+  bool loaded_alone_ = false;               ///< what it went on from was in its own memory alone
+  bool gave_up_saving_ = false;             ///< for that, on all ranks
   /// Where the program goes on without a restart(), its sets have at least this number.
   uint64_t number_behind_memory_ = 1;
   bool has_chosen_ = false;  ///< what to go on from, or that it begins anew

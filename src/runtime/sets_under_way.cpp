@@ -171,6 +171,7 @@ std::optional<Status> SetsUnderWay::part_outcome(uint64_t step) const {
   for (uint32_t i = 0; i < memory.slot_count(); ++i) {
     const SlotNews slot = memory.slot(i);
     if (slot.step != step || slot.state == SlotState::empty) continue;
+    if (memory.group().own().checkpoint(i).run != world_.run) continue;  // what this run went on from may be there, too
     return slot.state == SlotState::drained ? std::optional(slot.outcome) : std::nullopt;
   }
   // Only a slot that the thread has given back is taken for a later snapshot. The set may wait for other nodes' parts,

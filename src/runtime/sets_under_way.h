@@ -32,6 +32,8 @@ class SetsUnderWay {
   /// The number of the next set, or at least that; the same on all ranks.
   void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
   void go_on_behind(uint64_t number) { schedule_.go_on_behind(number); }
+  /// Of the next set.
+  uint64_t next_number() const { return schedule_.next_number(); }
   /// The run goes on from a set of the store, of this step; none: from none.
   void note_restarted(std::optional<uint64_t> step) { restarted_ = step; }
   /// The set of this step is dropped from all levels: the last one is what is left.

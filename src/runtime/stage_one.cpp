@@ -207,16 +207,16 @@ std::vector<LeftSnapshot> StageOne::own_snapshots() const {
   return find_snapshots(owners);
 }
 
-void StageOne::forget_snapshots() {
-  memory_->forget(variables_);
-  has_copied_ = false;
+void StageOne::forget_snapshots(const std::optional<CheckpointId>& kept) {
+  memory_->forget(variables_, kept);
+  has_snapshots_ = !own_snapshots().empty();
 }
 
 Result<SnapshotCost> StageOne::copy(const CheckpointId& checkpoint, double begin_seconds) {
   const BlockedTime::Part waits(blocked_, BlockedCause::copy);
   const double copy_begin = world_.clock.seconds();
   VARVE_TRY(fill(checkpoint));
-  has_copied_ = true;
+  has_snapshots_ = true;
   SnapshotCost cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
   for (size_t i = 0; i < variables_.memory().size(); ++i) {

@@ -95,11 +95,12 @@ class StageOne {
   /// Copies what is protected, or, where there is no room for that, has it saved before it returns. What it cost;
   /// `begin_seconds`: when checkpoint() began, by the world's clock.
   Result<SnapshotCost> copy(const CheckpointId& checkpoint, double begin_seconds);
-  bool has_copied() const { return has_copied_; }
+  /// Whether the run has made a snapshot since it began, or went back, or has kept one of before.
+  bool has_snapshots() const { return has_snapshots_; }
   /// What the ranks of this node have in memory, none of which is being written.
   std::vector<LeftSnapshot> own_snapshots() const;
-  /// The run begins anew. Nobody else reads what is in its memory.
-  void forget_snapshots();
+  /// The run begins anew, and has nothing in its memory any more but `kept`. Nobody else reads what is there.
+  void forget_snapshots(const std::optional<CheckpointId>& kept = {});
 
  private:
   Status make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable);
@@ -116,7 +117,7 @@ class StageOne {
   ProcessorSet free_processors_;
   VariableTable variables_;
   std::unique_ptr<SnapshotMemory> memory_;
-  bool has_copied_ = false;
+  bool has_snapshots_ = false;
   /// What the memory that the first restart has made lacks: ranks tell each other at the first checkpoint; later, what
   /// is short is told by the checkpoint that finds it.
   enum class Shortage : uint8_t { unknown, to_be_told, told };

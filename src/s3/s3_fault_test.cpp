@@ -1,6 +1,8 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <functional>
 #include <random>
 
@@ -345,6 +347,26 @@ TEST_F(S3FaultTest, AWriteThatWasSentTwiceSaysSoHoweverItEnded) {
     const S3Outcome replaced = put(S3Condition::if_unchanged(etag));
     EXPECT_TRUE(replaced.status.ok()) << replaced.status.to_string();
     EXPECT_EQ(replaced.repeated, repeated);
+  }
+}
+
+TEST_F(S3FaultTest, AWriteThatTheTransportSentTwiceSaysSoAlsoIfItIsSignedAnewForAClockThatWasWrong) {
+  for (const uint32_t times_sent : {1u, 2u}) {
+    ScriptedTransport transport([&](const HttpRequest&) {
+      const auto later = static_cast<std::time_t>(service_.now() + 3600);
+      HttpReply reply = reply_of(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>",
+                                 {{"date", fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(later))}});
+      if (transport.requests == 1) reply.times_sent = times_sent;
+      return reply;
+    });
+    S3ClientOptions options;
+    options.retries.clock = &service_.clock();
+    options.retries.calendar = [this] { return service_.now(); };
+    S3Client client(transport, {"bucket", ""}, {"http://h", "us-east-1", true, {}, {"a", "s", {}}}, options);
+    const S3Outcome put = client.put_as_of("k", as_bytes("ours"), S3Condition::if_absent(), service_.now());
+    EXPECT_FALSE(put.status.ok());
+    EXPECT_EQ(put.repeated, times_sent > 1);
+    EXPECT_EQ(transport.requests, 2);
   }
 }
 

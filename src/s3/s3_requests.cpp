@@ -132,7 +132,10 @@ S3Answer S3Requests::send(const S3Call& call) {
     // request in our hands.
     const bool clock_was_wrong = std::abs(signing_offset() - clock_offset) >= kClockOffsetSecondsMin;
     const bool was_stopped = !call.signed_at && options_.clock->seconds() - signed_at >= kStoppedSecondsMin;
-    if (answer.reply.status == 403 && (clock_was_wrong || was_stopped) && signed_anew++ < kSignedAnewMax) continue;
+    if (answer.reply.status == 403 && (clock_was_wrong || was_stopped) && signed_anew++ < kSignedAnewMax) {
+      repeated = answer.repeated;  // the transport may have sent this one twice
+      continue;
+    }
     if (failed.code() != StatusCode::io_error) return answer;
     // A reply that could not be had may be that of a request which was carried out; so may one of 5xx.
     repeated = repeated || answer.reply.times_sent > 0;

@@ -1,5 +1,6 @@
 #include "service/remote_file_system.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -17,6 +18,14 @@ namespace {
 constexpr size_t kReadPieceBytes = 512_KiB;
 constexpr size_t kPiecesAhead = 4;
 static_assert(kReadPieceBytes <= kWireDataBytesMax && kReadPieceBytes % kDirectAlignment == 0);
+/// How often in a row a file is opened again in vain. A server that is restarted knows it the first time; a connection
+/// that is cut time and again before as much as one piece has passed may take many, and is worth them.
+constexpr int kReopenedMax = 100;
+
+Status opened_in_vain(const std::string& path, const std::string& why) {
+  return Status::io_error(fmt::format("the file was opened again {} times in a row, in vain: {}", kReopenedMax, why),
+                          path, "see whether the server ends again and again");
+}
 }  // namespace
 
 Result<Reply<ByteCount>> read_ahead(ServerConnection& connection, uint64_t handle, uint64_t offset,
@@ -87,7 +96,7 @@ Status RemoteReader::reopen(uint64_t lost) {
 
 Result<size_t> RemoteReader::read_at(uint64_t offset, MutableByteSpan into) {
   if (attached_) return attached_->read_at(offset, into);
-  while (true) {
+  for (int reopened = 0;; ++reopened) {
     const uint64_t used = handle();
     Reply<ByteCount> reply;
     VARVE_TRY(link_.with_connection([&](ServerConnection& connection, bool) -> Status {
@@ -98,6 +107,7 @@ Result<size_t> RemoteReader::read_at(uint64_t offset, MutableByteSpan into) {
       VARVE_TRY(failure_of(reply, path_));
       return reply.fields.bytes;
     }
+    if (reopened == kReopenedMax) return opened_in_vain(path_, "the server does not know it");
     VARVE_TRY(reopen(used));
   }
 }
@@ -213,6 +223,7 @@ Status RemoteWriter::take_answer() {
   const auto reply = connection_->receive<WriteRequest>({}, data_bytes);
   if (!reply.ok()) return resume(reply.status());
   if (reply->outcome == Outcome::unknown_handle) return resume(unknown_to_server());
+  resumed_count_ = 0;
   const Status written = failure_of(*reply, path_);
   if (!written.ok() && direct_) return give_up(written);  // of bytes that the caller takes for written
   pending_bytes_ -= pending_.front().data.size();
@@ -222,6 +233,7 @@ Status RemoteWriter::take_answer() {
 }
 
 Status RemoteWriter::resume(const Status& failure) {
+  if (++resumed_count_ > kReopenedMax) return give_up(opened_in_vain(path_, failure.to_string()));
   auto act = [this]() VARVE_REQUIRES(mutex_) {
     connection_.reset();
     const Status resumed = try_to_resume();
@@ -255,7 +267,10 @@ Result<ReplyTo<Message>> RemoteWriter::until_answered(const Act& act) {
   for (bool again = false;; again = true) {
     Result<ReplyTo<Message>> reply = act(again);
     const bool unknown = reply.ok() && reply->outcome == Outcome::unknown_handle;
-    if (reply.ok() && !unknown) return reply;
+    if (reply.ok() && !unknown) {
+      resumed_count_ = 0;
+      return reply;
+    }
     VARVE_TRY(resume(unknown ? unknown_to_server() : reply.status()));
   }
 }
@@ -318,15 +333,34 @@ std::unique_ptr<File> attached_file(const OpenedFile& opened, const std::string&
 }
 
 namespace {
+/// Which server was asked, for requests that another run of it cannot answer: it does not know what this one did.
+class AskedServer {
+ public:
+  /// Whether another one was asked before.
+  Result<bool> has_changed(ServerConnection& connection) const {
+    // Who has asked nobody yet need not give up because of a connection that was dead before.
+    VARVE_TRY(connection.ping());
+    return again_ && connection.server() != server_;
+  }
+  /// For the request that is sent to it now.
+  AskOptions options_for(const ServerConnection& connection) {
+    server_ = connection.server();
+    return {.again = std::exchange(again_, true)};
+  }
+
+ private:
+  bool again_ = false;
+  UniqueId server_;  ///< that was asked last
+};
+
 /// A sync of a folder, over as many connections as it takes.
 class FolderSync {
  public:
   FolderSync(ServerLink& link, std::string path) : link_(link), request_{std::move(path)} {}
 
   Status attempt(ServerConnection& connection) {
-    // Who has asked nobody yet need not give up because of a connection that was dead before.
-    VARVE_TRY(connection.ping());
-    if (again_ && connection.server() != server_) {
+    VARVE_ASSIGN(const bool has_changed, asked_.has_changed(connection));
+    if (has_changed) {
       // The one that is gone may have failed to write, have been told so, and this one would not hear of it.
       refused_ = Status::io_error("the server was restarted while the folder was made durable", "",
                                   "do again what was being done");
@@ -337,8 +371,7 @@ class FolderSync {
       return changes.check_sync(request_.path, connection.machine_run());
     });
     if (!refused_.ok()) return {};
-    server_ = connection.server();
-    VARVE_ASSIGN(reply_, connection.ask(request_, {.again = std::exchange(again_, true)}));
+    VARVE_ASSIGN(reply_, connection.ask(request_, asked_.options_for(connection)));
     return {};
   }
 
@@ -353,11 +386,54 @@ class FolderSync {
  private:
   ServerLink& link_;
   const SyncDirectoryRequest request_;
-  bool again_ = false;
-  UniqueId server_;  ///< that was asked last
+  AskedServer asked_;
   uint64_t changes_before_ = 0;
   Status refused_;
   Reply<NoFields> reply_;
+};
+
+/// Whether no other file ever gets the name: it has a random id of who made it.
+bool is_of_one_file(std::string_view served_path) {
+  const bool is_put_aside = served_path.ends_with(".tmp") || served_path.ends_with(".stale");
+  return served_path.starts_with("arenas/") || served_path.starts_with("writers/") ||
+         served_path.starts_with("index/") || (served_path.starts_with("runs/") && is_put_aside);
+}
+
+/// The removal of a name that another file may get as soon as it is free: a server that was restarted does not know
+/// whether this was done, and would remove what somebody else has made since.
+class NameRemoval {
+ public:
+  /// `path` is for messages.
+  NameRemoval(ServerLink& link, RemoveRequest request, const std::string& path)
+      : link_(link), request_(std::move(request)), path_(path) {}
+
+  Status attempt(ServerConnection& connection) {
+    VARVE_ASSIGN(const bool has_changed, asked_.has_changed(connection));
+    if (has_changed) {
+      VARVE_ASSIGN(const Reply<FoundFile> found, connection.ask(StatRequest{request_.path}));
+      const bool is_gone = found.outcome == Outcome::failed && found.status.code() == StatusCode::not_found;
+      outcome_ = is_gone
+                     ? Status()
+                     : Status::io_error(
+                           "the server was restarted while this was being removed, and something of this name is there",
+                           path_, "if it is what was to be removed, do that again");
+    } else {
+      VARVE_ASSIGN(const Reply<NoFields> reply, connection.ask(request_, asked_.options_for(connection)));
+      outcome_ = failure_of(reply, path_);
+    }
+    if (outcome_.ok()) link_.note_changes(request_, connection.machine_run());
+    return {};
+  }
+
+  /// Of the attempt that went through.
+  const Status& outcome() const { return outcome_; }
+
+ private:
+  ServerLink& link_;
+  const RemoveRequest request_;
+  const std::string& path_;
+  AskedServer asked_;
+  Status outcome_;
 };
 
 class RemoteWatch final : public PowerWatch {
@@ -415,7 +491,15 @@ Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, 
 Status RemoteFileSystem::create_directory(const std::string& path) {
   return ask_about(CreateDirectoryRequest(), path).status();
 }
-Status RemoteFileSystem::remove(const std::string& path) { return ask_about(RemoveRequest(), path).status(); }
+Status RemoteFileSystem::remove(const std::string& path) {
+  RemoveRequest request;
+  VARVE_ASSIGN(request.path, served(path));
+  if (is_of_one_file(request.path)) return fields_of(link_.ask(std::move(request)), path).status();
+  VARVE_ASSIGN(request.token, UniqueId::random());
+  NameRemoval removal(link_, std::move(request), path);
+  VARVE_TRY(link_.with_connection([&](ServerConnection& connection, bool) { return removal.attempt(connection); }));
+  return removal.outcome();
+}
 Status RemoteFileSystem::remove_directory(const std::string& path) {
   return ask_about(RemoveDirectoryRequest(), path).status();
 }

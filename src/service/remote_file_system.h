@@ -96,7 +96,7 @@ class RemoteWriter final : public File {
   Status settle(size_t bytes_max) VARVE_REQUIRES(mutex_);
   Status take_answer() VARVE_REQUIRES(mutex_);
   /// Takes the file up over another connection, and sends again what was not answered. `failure` is what was wrong
-  /// with the last one.
+  /// with the last one. Gives the file up if that has happened again and again.
   Status resume(const Status& failure) VARVE_REQUIRES(mutex_);
   Status try_to_resume() VARVE_REQUIRES(mutex_);
   /// Has `act(again)` ask what may be repeated, over as many connections as it takes, until the file is known.
@@ -118,7 +118,8 @@ class RemoteWriter final : public File {
   size_t pending_bytes_ VARVE_GUARDED_BY(mutex_) = 0;
   /// Of writes that are answered: memory that need not be touched anew.
   std::vector<Buffer> idle_copies_ VARVE_GUARDED_BY(mutex_);
-  Status lost_ VARVE_GUARDED_BY(mutex_);  ///< why the file was given up
+  int resumed_count_ VARVE_GUARDED_BY(mutex_) = 0;  ///< since the server has answered the last request
+  Status lost_ VARVE_GUARDED_BY(mutex_);            ///< why the file was given up
 };
 
 /// The file of a reply that came with its descriptor, to be used without the server. Null: none came, or it is not that

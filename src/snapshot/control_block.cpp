@@ -115,8 +115,8 @@ void SlotCell::begin_fill(uint64_t step, uint64_t fill_number) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void SlotCell::end_fill(bool is_restartable) {
-  restartable_.store(is_restartable ? restartable : not_restartable, std::memory_order_release);
+void SlotCell::end_fill(bool summed, bool kept) {
+  restartable_.store(!kept ? not_kept : summed ? restartable : not_restartable, std::memory_order_release);
   become(SlotState::full);
 }
 
@@ -138,7 +138,10 @@ bool SlotCell::begin_drain(uint64_t step) {
   return state_.compare_exchange_strong(state, static_cast<uint32_t>(SlotState::draining), std::memory_order_acq_rel);
 }
 
-void SlotCell::mark_restartable() { restartable_.store(restartable, std::memory_order_release); }
+void SlotCell::mark_restartable() {
+  uint32_t before = not_restartable;
+  restartable_.compare_exchange_strong(before, restartable, std::memory_order_acq_rel);
+}
 
 void SlotCell::end_drain(const Status& outcome) {
   ByteVector bytes;
@@ -233,7 +236,7 @@ struct WindowCell {
 struct ControlBlock::Shared {
   std::array<std::byte, kIdentityBytes> identity;
   alignas(64) Bell bell;
-  std::atomic<uint32_t> run_has_ended;  ///< not 0: it has
+  std::atomic<uint32_t> ended;  ///< as an Ended; others count as Ended::rank
   alignas(64) std::array<SlotCell, kSlotsMax> slots;
   alignas(64) NewsCell news;
   alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
@@ -275,12 +278,17 @@ ControlBlock::Shared& ControlBlock::shared() const {
   return *reinterpret_cast<Shared*>(segment_.data());
 }
 
-void ControlBlock::end_run() const { shared().run_has_ended.store(1, std::memory_order_release); }
+void ControlBlock::end(Ended what) const {
+  shared().ended.store(static_cast<uint32_t>(what), std::memory_order_release);
+}
 
-bool ControlBlock::run_has_ended() const { return shared().run_has_ended.load(std::memory_order_acquire) != 0; }
+ControlBlock::Ended ControlBlock::ended() const {
+  const uint32_t said = shared().ended.load(std::memory_order_acquire);
+  return said > static_cast<uint32_t>(Ended::rank) ? Ended::rank : static_cast<Ended>(said);
+}
 
 bool ControlBlock::owner_alive() const {
-  if (run_has_ended()) return false;
+  if (ended() != Ended::no) return false;
   switch (liveness(identity_.process)) {
     case Liveness::alive: return true;
     case Liveness::dead: return false;

@@ -91,7 +91,8 @@ class SlotCell {
 
   // The owner's
   void begin_fill(uint64_t step, uint64_t fill_number);
-  void end_fill(bool is_restartable);
+  /// `summed`: its checksums are there; else mark_restartable() says so. Not `kept`: nobody looks for it where it is.
+  void end_fill(bool summed, bool kept = true);
   /// In place of a copy for which there is no room: ControlBlock::begin_showing() comes before.
   void end_fill_shown();
   void cancel_fill();       ///< back to empty
@@ -108,7 +109,7 @@ class SlotCell {
 
   static constexpr size_t kOutcomeBytes = 1000;
   /// Values of restartable_.
-  enum Restartable : uint32_t { not_restartable = 0, restartable = 1, shown = 2 };
+  enum Restartable : uint32_t { not_restartable = 0, restartable = 1, shown = 2, not_kept = 3 };
 
   std::atomic<uint32_t> state_;
   std::atomic<uint32_t> restartable_;
@@ -138,9 +139,15 @@ class ControlBlock {
   /// The process that made it, unless its run has ended. Where its number means nothing here, the lock that it holds
   /// decides.
   bool owner_alive() const;
-  /// The owner's: the run is over, on all ranks that live, though this process goes on. It counts as dead from now on.
-  void end_run() const;
-  bool run_has_ended() const;
+  /// Of a process that goes on, but counts as dead from now on.
+  enum class Ended : uint32_t {
+    no = 0,
+    run = 1,   ///< on all ranks that live
+    rank = 2,  ///< this one has left; others may be at work
+  };
+  /// The owner's.
+  void end(Ended what) const;
+  Ended ended() const;
   Status unlink() const { return segment_.unlink(); }
   bool valid() const { return segment_.valid(); }
 

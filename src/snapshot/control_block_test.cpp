@@ -33,6 +33,20 @@ TEST(ControlBlock, SaysWhoseItIs) {
   EXPECT_TRUE(own->unlink().ok());
 }
 
+TEST(ControlBlock, NeverShowsASlotThatNobodyWouldLookFor) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  const ControlBlock own = *ControlBlock::create(owner, identity_of(owner));
+  for (const bool kept : {true, false}) {
+    own.begin_fill(0, {.step = 40, .run = *UniqueId::random(), .number = 12}, 7);
+    own.cell(0).end_fill(/*summed=*/false, kept);
+    EXPECT_FALSE(own.slot(0).restartable);
+    own.cell(0).mark_restartable();
+    EXPECT_EQ(own.slot(0).restartable, kept);
+  }
+  EXPECT_TRUE(own.unlink().ok());
+}
+
 TEST(ControlBlock, TakesASlotThroughItsLife) {
   const test::SegmentFolder folder;
   const SegmentOwner owner = folder.owner();

@@ -18,7 +18,8 @@ namespace varve {
 
 namespace {
 constexpr std::string_view kNoteName = "note";
-constexpr uint32_t kNoteMagic = 0x314e4e56;  // "VNN1"
+constexpr std::string_view kDraftName = "note-draft";  ///< of one that is being written
+constexpr uint32_t kNoteMagic = 0x314e4e56;            // "VNN1"
 /// Of a segment: more than any note takes, so that a file of another's making is not mapped for nothing.
 constexpr uint64_t kNoteSegmentBytesMax = 64_MiB;
 
@@ -71,6 +72,19 @@ ByteVector encode_node_note(const NodeNote& note) {
   }
   out.varint(note.spill_folders.size());
   for (const std::string& folder : note.spill_folders) out.text(folder);
+  out.varint(note.earlier.size());
+  for (const NodeNote::Earlier& one : note.earlier) {
+    out.bytes(one.run.bytes);
+    out.varint(one.last_step);
+    out.varint(one.last_number);
+  }
+  out.varint(note.first_number);
+  out.u8(note.copies ? 1 : 0);
+  if (note.copies) {
+    out.bytes(note.copies->run.bytes);
+    out.varint(note.copies->step);
+    out.varint(note.copies->number);
+  }
 
   ByteVector encoded;
   ByteWriter whole(encoded);
@@ -105,23 +119,68 @@ Result<NodeNote> decode_node_note(ByteSpan raw) {
   }
   VARVE_ASSIGN(const uint64_t folder_count, in.count());
   for (uint64_t i = 0; i < folder_count; ++i) VARVE_TRY(get_text(in, note.spill_folders.emplace_back()));
+  // Notes of earlier versions end here.
+  uint64_t earlier_count = 0;
+  if (!in.at_end()) {
+    VARVE_ASSIGN(earlier_count, in.count(sizeof(UniqueId) + 2));
+  }
+  for (uint64_t i = 0; i < earlier_count; ++i) {
+    NodeNote::Earlier& one = note.earlier.emplace_back();
+    VARVE_ASSIGN(one.run, UniqueId::read(in));
+    VARVE_ASSIGN(one.last_step, in.varint());
+    VARVE_ASSIGN(one.last_number, in.varint());
+  }
+  if (!in.at_end()) {
+    VARVE_ASSIGN(note.first_number, in.varint());
+  }
+  uint8_t has_copies = 0;
+  if (!in.at_end()) {
+    VARVE_ASSIGN(has_copies, in.u8());
+  }
+  if (has_copies != 0) {
+    CheckpointId& copies = note.copies.emplace();
+    VARVE_ASSIGN(copies.run, UniqueId::read(in));
+    VARVE_ASSIGN(copies.step, in.varint());
+    VARVE_ASSIGN(copies.number, in.varint());
+  }
   if (!in.at_end() || note.rank_count == 0 || note.node_ordinal >= note.node_count)
     return Status::corrupt("a run's note contradicts itself");
   return note;
 }
 
+namespace {
+Status remove_if_there(const std::string& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return Status::from_errno(errno, "remove", path);
+}
+/// Where there is no memory for another one: what the note takes is there already.
+Status write_over(const std::string& path, ByteSpan encoded) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, "open", path);
+  const ssize_t written = ::pwrite(file.get(), encoded.data(), encoded.size(), 0);
+  if (written == static_cast<ssize_t>(encoded.size())) return {};
+  return Status::from_errno(written < 0 ? errno : ENOSPC, "write", path);
+}
+}  // namespace
+
 Status write_node_note(const SegmentOwner& speaker, const NodeNote& note) {
-  VARVE_TRY(remove_node_note(speaker));
   const ByteVector encoded = encode_node_note(note);
-  return SharedSegment::create(speaker.path(kNoteName), encoded.size(),
-                               [&](MutableByteSpan into) { std::copy(encoded.begin(), encoded.end(), into.begin()); })
-      .status();
+  const std::string path = path_on_machine(speaker.path(kNoteName));
+  const std::string draft = path_on_machine(speaker.path(kDraftName));
+  Status written = remove_if_there(draft);
+  if (written.ok()) {
+    written = SharedSegment::create(speaker.path(kDraftName), encoded.size(), [&](MutableByteSpan into) {
+                std::copy(encoded.begin(), encoded.end(), into.begin());
+              }).status();
+  }
+  if (written.ok() && ::rename(draft.c_str(), path.c_str()) != 0) written = Status::from_errno(errno, "name", path);
+  if (written.ok() || write_over(path, encoded).ok()) return {};
+  remove_if_there(path).ignore("what is told is that there is no new one");
+  return written;
 }
 
 Status remove_node_note(const SegmentOwner& speaker) {
-  const std::string path = path_on_machine(speaker.path(kNoteName));
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-  return Status::from_errno(errno, "remove", path);
+  return remove_if_there(path_on_machine(speaker.path(kNoteName)));
 }
 
 // Finding them

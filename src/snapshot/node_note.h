@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/process.h"
 #include "core/unique_id.h"
+#include "snapshot/control_block.h"
 #include "snapshot/shared_segment.h"
 #include "varve/status.h"
 
@@ -25,6 +26,14 @@ struct NodeNote {
     bool operator==(const Group&) const = default;
   };
 
+  /// As which the same processes saved before they went back; of what they have made so, the run goes on behind what
+  /// has neither a higher step nor a higher number. All else they have left behind.
+  struct Earlier {
+    UniqueId run;
+    uint64_t last_step = 0, last_number = 0;
+    bool operator==(const Earlier&) const = default;
+  };
+
   UniqueId run;             ///< as which it saves: parts of its sets are called by it
   uint32_t rank_count = 1;  ///< on all nodes
   std::string job{};
@@ -35,6 +44,12 @@ struct NodeNote {
   std::string scheme{}, codec{};  ///< parts of one set are saved alike
   std::vector<Group> groups{};
   std::vector<std::string> spill_folders{};
+  std::vector<Earlier> earlier{};
+  /// Of the sets that the run makes since it went back, the first has it; 0: it did not. What it then kept in memory
+  /// may have a number that a set has which was left behind.
+  uint64_t first_number = 0;
+  /// What the run went on from where that was in memory alone: it saves it anew, as its own.
+  std::optional<CheckpointId> copies{};
   bool operator==(const NodeNote&) const = default;
 };
 
@@ -42,7 +57,8 @@ ByteVector encode_node_note(const NodeNote& note);
 /// corrupt: it is none. What comes from it is as long as it can be, and no count is larger than its bytes allow.
 Result<NodeNote> decode_node_note(ByteSpan raw);
 
-/// Puts it beside the snapshots of `speaker`, in the place of the one that is there.
+/// Puts it beside the snapshots of `speaker`, in the place of the one that is there. If this fails there is none: an
+/// older one would have what the run went back behind taken for its newest.
 Status write_node_note(const SegmentOwner& speaker, const NodeNote& note);
 Status remove_node_note(const SegmentOwner& speaker);
 

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "hash/score.h"
 #include "snapshot/test_segments.h"
 
 namespace varve {
@@ -19,6 +25,7 @@ NodeNote some_note() {
   note.codec = "balanced";
   note.groups = {{.ordinal = 0, .count = 2, .members = {4, 5}}, {.ordinal = 1, .count = 2, .members = {6, 7}}};
   note.spill_folders = {"/tmp"};
+  note.earlier = {{.run = *UniqueId::random(), .last_step = 12}};
   return note;
 }
 
@@ -55,6 +62,38 @@ TEST(NodeNote, IsFoundByWhoKnowsOnlyTheFolder) {
   found = find_node_notes(folder.family().folder, damaged);
   EXPECT_TRUE(std::none_of(found->begin(), found->end(),
                            [&](const FoundNote& one) { return one.speaker.run == folder.owner().run; }));
+}
+
+TEST(NodeNote, IsWrittenOverWhereThereIsNoRoomForAnother) {
+  const test::SegmentFolder folder;
+  const NodeNote first = some_note();
+  ASSERT_TRUE(write_node_note(folder.owner(), first).ok());
+  const std::string in_the_way = folder.owner().path("note-draft");
+  ASSERT_EQ(::mkdir(in_the_way.c_str(), 0700), 0);
+  const NodeNote second = some_note();
+  EXPECT_TRUE(write_node_note(folder.owner(), second).ok());
+  std::vector<Status> damaged;
+  const std::vector<FoundNote> found = find_node_notes(folder.family().folder, damaged).value();
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const FoundNote& one) { return one.note == second; }));
+  ASSERT_TRUE(remove_node_note(folder.owner()).ok());
+  EXPECT_FALSE(write_node_note(folder.owner(), some_note()).ok()) << "there is none to write over";
+  ASSERT_EQ(::rmdir(in_the_way.c_str()), 0);
+}
+
+TEST(NodeNote, OfAnEarlierVersionTellsOfNoEarlierRuns) {
+  NodeNote note = some_note();
+  note.earlier.clear();
+  ByteVector raw = encode_node_note(note);
+  constexpr size_t kHeadBytes = 12;
+  raw.pop_back();  // their count
+  const ByteSpan body = ByteSpan(raw).subspan(kHeadBytes);
+  ByteVector head;
+  ByteWriter out(head);
+  out.bytes(ByteSpan(raw).first(4));
+  out.le32(crc32c(body));
+  out.le32(static_cast<uint32_t>(body.size()));
+  std::copy(head.begin(), head.end(), raw.begin());
+  EXPECT_EQ(*decode_node_note(raw), note);
 }
 
 TEST(NodeDrainLock, IsHeldByOneAtATimeAndLeavesNoFile) {

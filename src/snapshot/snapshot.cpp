@@ -197,10 +197,10 @@ Result<std::byte*> SnapshotMemory::make_grid(std::string_view name, uint64_t byt
   return grids_.make(name, bytes);
 }
 
-void SnapshotMemory::leave() {
+void SnapshotMemory::leave(ControlBlock::Ended why) {
   settle();
   is_left_ = true;
-  group_.own().end_run();
+  group_.own().end(why);
   group_.ring();
 }
 
@@ -221,7 +221,7 @@ Status SnapshotMemory::describe_slot(SnapshotSlot& slot, uint32_t index, const V
   SlotDescription description =
       describe(owner_, variables, [&](size_t variable) { return variables.memory()[variable].lent_grid; });
   VARVE_TRY(slots_.make_room(index, description.segment_bytes()));
-  slot.description = std::move(description);
+  slots_.describe(index, std::move(description));
   slot.image_number = variables.image_number();
   return {};
 }
@@ -289,7 +289,7 @@ void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& 
   const bool summed =
       std::none_of(parts.begin(), parts.end(), [](const SlotPart& part) { return part.grid.has_value(); });
   const bool kept = options_.restartable && (!slot.spilled || slot.memory.in_memory());
-  group_.own().cell(index).end_fill(summed && kept);
+  group_.own().cell(index).end_fill(summed, kept);
   options_.after_step("full");
 }
 
@@ -365,9 +365,13 @@ bool SnapshotMemory::drop(uint64_t step) {
   return dropped;
 }
 
-void SnapshotMemory::forget(VariableTable& variables) {
+void SnapshotMemory::forget(VariableTable& variables, const std::optional<CheckpointId>& kept) {
   settle();
-  for (uint32_t slot = 0; slot < slots_.count(); ++slot) slots_.empty(slot);
+  for (uint32_t index = 0; index < slots_.count(); ++index) {
+    const CheckpointId there = group_.own().checkpoint(index);
+    const bool is_kept = kept && there.step == kept->step && there.run == kept->run;
+    if (!is_kept || slot(index).state != SlotState::drained) slots_.empty(index);
+  }
   group_.own().forget();
   skip(variables);
 }

@@ -110,9 +110,9 @@ class SnapshotMemory {
 
   /// A snapshot of this step that is not being written is none any more. Whether there was one.
   bool drop(uint64_t step);
-  /// Nothing that was made counts any more, and steps begin anew; what is lent, is lent no longer. While nobody else is
-  /// at work with it.
-  void forget(VariableTable& variables);
+  /// Nothing that was made counts any more, but what `kept` names by its step and run, until something else takes its
+  /// place, and steps begin anew; what is lent, is lent no longer. While nobody else is at work with it.
+  void forget(VariableTable& variables, const std::optional<CheckpointId>& kept = {});
 
   SlotNews slot(uint32_t slot) const { return group_.own().slot(slot); }
   uint32_t slot_count() const { return slots_.count(); }
@@ -121,8 +121,8 @@ class SnapshotMemory {
 
   /// Removes all files now; the grids' memory stays usable until the end.
   Status remove_files();
-  /// Leaves them, now and at the end, as those of a run that is over (ControlBlock::end_run()).
-  void leave();
+  /// Leaves them, now and at the end, as those of a process that counts as dead.
+  void leave(ControlBlock::Ended why);
 
  private:
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);

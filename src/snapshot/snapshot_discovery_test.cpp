@@ -237,7 +237,7 @@ TEST(SnapshotDiscovery, TakesWhatALivingProcessHasLeftForThatOfARunThatIsOver) {
   ASSERT_TRUE(memory->fill({5}, program.table).ok());
   const UniqueId next = *UniqueId::random();
   EXPECT_EQ(find_left_runs(folder.family(), next).status().code(), StatusCode::busy);
-  memory->leave();
+  memory->leave(ControlBlock::Ended::run);
   const Result<LeftRuns> left = find_left_runs(folder.family(), next);
   ASSERT_TRUE(left.ok()) << left.status().to_string();
   EXPECT_EQ(left->ended, left->runs);

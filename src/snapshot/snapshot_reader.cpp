@@ -286,7 +286,7 @@ FoundRank look_at(const SegmentOwner& owner) {
     return rank;
   }
   rank.alive = control->owner_alive();
-  rank.has_ended = control->run_has_ended();
+  rank.has_ended = control->ended() == ControlBlock::Ended::run;
   if (!rank.alive) rank.snapshots = snapshots_in(owner, *control);
   return rank;
 }

@@ -141,6 +141,12 @@ void SnapshotSlots::begin_fill(uint32_t index, const CheckpointId& checkpoint) {
   control_.begin_fill(index, checkpoint, slot.description.fill_number);
 }
 
+void SnapshotSlots::describe(uint32_t index, SlotDescription description) {
+  SnapshotSlot& slot = slots_[index];
+  release_grids(slot);  // which are known by the fill that the old description tells
+  slot.description = std::move(description);
+}
+
 void SnapshotSlots::empty(uint32_t index) {
   control_.cell(index).cancel_fill();
   release_grids(slots_[index]);

@@ -102,6 +102,8 @@ class SnapshotSlots {
   /// What make_room() lacked since this was asked last; OK: nothing.
   Status take_shortage() { return std::exchange(shortage_, Status()); }
 
+  /// What comes into a free slot, which gives back the grids of its snapshot before.
+  void describe(uint32_t slot, SlotDescription description);
   /// Of a free slot, which gives back the grids of its snapshot before. Until the fill ends, there is none in it.
   void begin_fill(uint32_t slot, const CheckpointId& checkpoint);
   /// A free slot, which gives back its grids, has no snapshot any more.

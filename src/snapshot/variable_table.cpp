@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <ranges>
 #include <stdexcept>
 
 #include "layout/layout.h"
@@ -41,7 +40,8 @@ uint64_t StridedRegion::locate(uint64_t dense_offset, uint64_t& run_bytes) const
   uint64_t row = dense_offset / row_bytes;
   run_bytes = row_bytes - in_row;
   uint64_t at = first_byte + in_row;
-  for (const RowStep& step : std::views::reverse(steps)) {
+  for (auto step_at = steps.rbegin(); step_at != steps.rend(); ++step_at) {
+    const RowStep& step = *step_at;
     at += (row % step.count) * step.stride_bytes;
     row /= step.count;
   }
@@ -122,7 +122,8 @@ struct VariableTable::Entry {
   uint64_t array_bytes = 0;          ///< of the whole array, ghost cells included; only such can be lent
   std::optional<LentGrid> lent;      ///< for the next checkpoint
   bool own_memory_is_stale = false;  ///< it was lent before
-  bool is_undefined = false;         ///< a load began to write it, and did not end well
+  bool is_undefined = false;         ///< a load began to write it, and did not end well, or was rejected
+  bool is_loaded = false;            ///< by the last load
   Redistribution redistribution = Redistribution::none;
   std::shared_ptr<const OwnerRule> owners;
   DimensionOrder order = DimensionOrder::slowest_first;
@@ -318,7 +319,10 @@ class VariableTable::Loading final : public ImageTarget {
                   return entry->object_load(entry->object);
                 }).with_context(fmt::format("while '{}' was loaded", entry->image.name)));
     }
-    for (Entry* const entry : entries_) entry->is_undefined = false;
+    for (Entry* const entry : entries_) {
+      entry->is_undefined = false;
+      entry->is_loaded = true;
+    }
     return {};
   }
 
@@ -613,7 +617,7 @@ Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const
         return name_mistake(
             entry->first,
             "it is not in the checkpoint, and what it held went when a newer one was loaded that turned "
-            "out to be damaged");
+            "out to be damaged, or was rejected: protect it anew with what it is to hold");
       }
       VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
                          "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
@@ -650,11 +654,20 @@ bool VariableTable::leaves_out(const ImageTable& image) const {
 Result<ImageTarget*> VariableTable::begin_load(const ImageTable& image) {
   VARVE_ASSIGN(const Match matched, match(image));
   loading_.reset(new Loading);
+  for (const auto& [name, entry] : entries_) entry->is_loaded = false;
   for (const Match::Pair& pair : matched.pairs) {
     VARVE_TRY(loading_->add(*pair.entry, pair.saved)
                   .with_context(fmt::format("while '{}' was loaded", pair.entry->image.name)));
   }
   return loading_.get();
+}
+
+void VariableTable::note_rejected() {
+  for (const auto& [name, entry] : entries_) entry->is_undefined = entry->is_undefined || entry->is_loaded;
+}
+
+void VariableTable::note_begun_anew() {
+  for (const auto& [name, entry] : entries_) entry->is_undefined = entry->is_loaded = false;
 }
 
 Status VariableTable::finish_load() {

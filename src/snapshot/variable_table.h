@@ -154,6 +154,10 @@ class VariableTable {
   Result<ImageTarget*> begin_load(const ImageTable& image);
   /// All bytes are there, and right: runs the load callbacks, in the order of names.
   Status finish_load();
+  /// What was loaded last is of no use: a variable that the next checkpoint to be loaded lacks holds nothing.
+  void note_rejected();
+  /// All hold what the program begins with.
+  void note_begun_anew();
 
  private:
   struct Entry;

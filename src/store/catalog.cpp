@@ -191,17 +191,23 @@ Status Catalog::remove_without_parts(const SetName& name) const {
   return removed.empty() ? no_such_set(name) : Status();
 }
 
-Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>& removed) const {
+Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>& removed, const StillGoes& goes) const {
   for (const SetName& name : names) VARVE_TRY(check_job_name(name.job));
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
   for (const SetName& name : names) {
     const auto said = remarks.find(name);
-    if (said != remarks.end() && said->second.pinned)
+    if (!goes && said != remarks.end() && said->second.pinned)
       return Status(StatusCode::permission_denied, "the set is pinned", name.to_string(), "unpin it first");
   }
   std::vector<char> gone(names.size());
   Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
+    if (goes) {
+      const auto said = remarks.find(names[i]);
+      if (said != remarks.end() && said->second.pinned) return {};
+      VARVE_ASSIGN(const bool still, goes(names[i], said == remarks.end() ? nullptr : &said->second));
+      if (!still) return {};
+    }
     const Status status = store_.backend().remove(record_path(names[i]));
     if (status.code() == StatusCode::not_found) return {};
     VARVE_TRY(status);

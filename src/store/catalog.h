@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,8 @@
 #include "store/store.h"
 
 namespace varve {
+
+struct SetRemarks;
 
 /// The committed sets of a store. Stateless: each call looks at the folder as it is now.
 class Catalog {
@@ -51,8 +54,11 @@ class Catalog {
   /// The same for one of which no part is left (remove_used_parts()).
   Status remove_without_parts(const SetName& name) const;
   /// The same for many, at the cost of few; those that are not there are left out. What has gone for good is added to
-  /// `removed`, also by a call that fails.
-  Status remove_all(std::span<const SetName> names, std::vector<SetName>& removed) const;
+  /// `removed`, also by a call that fails. `goes` is asked of each right before, with what is said of it, if anything;
+  /// by several threads; what is pinned stays then. None: all go, and one that is pinned has all stay
+  /// (permission_denied).
+  using StillGoes = std::function<Result<bool>(const SetName& name, const SetRemarks* said)>;
+  Status remove_all(std::span<const SetName> names, std::vector<SetName>& removed, const StillGoes& goes = {}) const;
 
   std::string job_path(const std::string& job) const { return join_path(store_.sets_path(), job); }
   std::string record_path(const SetName& name) const {

@@ -24,6 +24,20 @@ std::string part_path(const Store& store, const PartName& name, PartName::Kind k
 }
 }  // namespace
 
+bool is_silent(int64_t beat_ns, int64_t now_ns, double silence_seconds) {
+  const double seconds = static_cast<double>(now_ns - beat_ns) * 1e-9;
+  return seconds >= silence_seconds || seconds < -kClocksApartSecondsMax;
+}
+
+Result<bool> is_left_for(Backend& backend, const std::string& path, int64_t now_ns, double seconds) {
+  const Result<FileStatus> status = backend.status(path);
+  if (status.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(status.status());
+  const double age_seconds = static_cast<double>(now_ns - status->modified_ns) * 1e-9;
+  if (age_seconds < -kClocksApartSecondsMax) backend.records().touch(path).ignore("it goes later");
+  return age_seconds >= seconds;
+}
+
 Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
   if (!id) {
     VARVE_ASSIGN(id, UniqueId::random());

@@ -23,6 +23,18 @@ enum class PartSync : uint8_t { at_once, with_its_set };
 
 /// A writer whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
 constexpr double kLeaseSilenceSeconds = 15;
+/// A small file that is not complete and was not touched for so long is a leftover.
+constexpr double kUnfinishedSecondsMax = 24 * 3600;
+/// Some file systems take times from their clients, whose clocks may differ by so much. What is dated farther ahead was
+/// stamped by a clock that was set back since.
+constexpr double kClocksApartSecondsMax = 600;
+
+/// Whether a lease shows no sign of life, of which the last one was at `beat_ns`, and it is `now_ns`: for so long, or
+/// since a clock was set back, which those who live outlast by touching it anew.
+bool is_silent(int64_t beat_ns, int64_t now_ns, double silence_seconds);
+/// Whether a file was not touched for so long at `now_ns`. What is dated far ahead of that is touched, and ages from
+/// then on, and not only when the clock has come there again. False if it is gone.
+Result<bool> is_left_for(Backend& backend, const std::string& path, int64_t now_ns, double seconds);
 
 /// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
 /// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/process.h"
+#include "store/commit.h"
 
 namespace varve {
 
@@ -27,10 +28,12 @@ std::string lease_path(const Store& store, const std::string& job) {
 }
 
 ByteVector text_of(const LeaseHolder& holder) {
-  const std::string text =
+  std::string text =
       fmt::format("{}run {}\nhost {}\nboot {}\npid_namespace {}\nstart_ticks {}\nprocess {}\nstarted {}\n", kFirstLine,
                   holder.run.hex(), holder.host, holder.process.boot.hex(), holder.process.pid_namespace,
                   holder.process.start_ticks, holder.process.pid, holder.started_s);
+  if (holder.taken_from != UniqueId()) text += fmt::format("taken_from {}\n", holder.taken_from.hex());
+  if (holder.has_ended) text += "ended 1\n";
   const ByteSpan bytes = as_bytes(text);
   return {bytes.begin(), bytes.end()};
 }
@@ -70,6 +73,8 @@ std::optional<LeaseHolder> parse_holder(std::string_view text) {
                      take_number(text, "process", holder.process.pid) && take_number(text, "started", holder.started_s);
   if (!whole) return std::nullopt;
   holder.host = *host;
+  holder.has_ended = field(text, "ended").has_value();
+  if (field(text, "taken_from") && !take_id(text, "taken_from", holder.taken_from)) return std::nullopt;
   return holder;
 }
 
@@ -108,6 +113,12 @@ Liveness liveness_of(const std::optional<LeaseHolder>& holder, const Result<Proc
   return liveness(holder->process);
 }
 
+/// Whether the run is known to be over, without waiting for a sign of life.
+bool is_over(const std::optional<LeaseHolder>& holder, const std::vector<UniqueId>& ended) {
+  if (holder && (holder->has_ended || std::count(ended.begin(), ended.end(), holder->run) > 0)) return true;
+  return liveness_of(holder, ProcessIdentity::own()) == Liveness::dead;
+}
+
 Status taken_over(const std::optional<LeaseHolder>& by, const std::string& job) {
   return Status::busy(fmt::format("another run has taken this job over, and this one saves nothing any more: {}",
                                   by ? by->to_string() : "one that cannot be told"),
@@ -128,7 +139,7 @@ JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
 
 Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms terms, Clock& clock) {
   std::unique_ptr<JobLease> lease(new JobLease(store, std::move(terms), clock));
-  LeaseHolder own;
+  LeaseHolder& own = lease->own_;
   own.run = lease->terms_.run;
   own.host = host_name();
   VARVE_ASSIGN(own.process, ProcessIdentity::own());
@@ -163,17 +174,26 @@ Result<JobLease::Seen> JobLease::look() const {
 Status JobLease::take() {
   for (int tries = 0; tries < kTriesMax; ++tries) {
     const Status named = store_.backend().records().publish(path_, text_);
-    if (named.code() != StatusCode::already_exists) return named;
+    if (named.ok()) return {};
+    const bool is_taken = named.code() == StatusCode::already_exists;
     const Result<Seen> seen = look();
+    // It may be there after all, though it could not be made durable.
+    if (!is_taken && (!seen.ok() || (seen->holder && seen->holder->run == terms_.run))) return named;
     if (seen.status().code() == StatusCode::not_found) continue;
     VARVE_TRY(seen.status());
-    const bool has_ended = seen->holder && std::count(terms_.ended.begin(), terms_.ended.end(), seen->holder->run) > 0;
+    const bool has_ended = is_over(seen->holder, terms_.ended);
     if (!terms_.take_over && !has_ended) {
       VARVE_ASSIGN(const bool dead, await_death(*seen));
       if (!dead) continue;
     }
+    // A full disk refuses before anybody has looked at the name. A dead run's lease goes all the same, as this run
+    // could not save beside it once there is room; one that a run would miss which may yet live stays.
+    if (!is_taken && !(has_ended && seen->holder->taken_from == UniqueId())) return named;
     // A run that was faster may have taken it meanwhile.
     VARVE_TRY(store_.backend().records().remove_unchanged(path_, seen->text));
+    if (!is_taken) return named;
+    if (seen->holder) own_.taken_from = has_ended ? seen->holder->taken_from : seen->holder->run;
+    text_ = text_of(own_);
   }
   return Status::busy("many runs of this job are being started", terms_.job);
 }
@@ -187,8 +207,9 @@ Result<double> JobLease::silence_of(const Seen& seen) const {
 Result<bool> JobLease::await_death(const Seen& first) {
   const Liveness known = liveness_of(first.holder, ProcessIdentity::own());
   if (known == Liveness::dead) return true;
-  VARVE_ASSIGN(const double silence, silence_of(first));
-  if (silence >= terms_.silence_seconds) return true;
+  // A store that is full may not tell what time it is there.
+  const Result<double> silence = silence_of(first);
+  if (silence.ok() && *silence >= terms_.silence_seconds) return true;
   if (known == Liveness::alive) return running_already(first);
   if (terms_.notice) {
     terms_.notice(
@@ -206,8 +227,8 @@ Result<bool> JobLease::await_death(const Seen& first) {
     VARVE_TRY(now.status());
     if (now->text != first.text) return false;  // another one, which may live or not
     if (now->modified_ns != first.modified_ns) return running_already(first);
-    VARVE_ASSIGN(const double silent, silence_of(first));
-    if (silent >= terms_.silence_seconds) return true;
+    const Result<double> silent = silence_of(first);
+    if (silent.ok() && *silent >= terms_.silence_seconds) return true;
   }
   return true;
 }
@@ -282,7 +303,11 @@ Status JobLease::release() {
   if (!held_ || !reached) return {};
   held_ = false;
   const Result<Seen> seen = look();
-  return seen.ok() && seen->text == text_ ? store_.backend().records().remove_unchanged(path_, text_) : Status();
+  if (!seen.ok() || seen->text != text_) return {};
+  VARVE_TRY(store_.backend().records().remove_unchanged(path_, text_));
+  if (own_.taken_from == UniqueId()) return {};
+  own_.has_ended = true;
+  return store_.backend().records().publish(path_, text_of(own_));
 }
 
 Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const std::string& job,
@@ -292,14 +317,12 @@ Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const
   if (text.status().code() == StatusCode::not_found) return std::optional<LeaseHolder>();
   VARVE_TRY(text.status());
   std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
-  if (holder && std::count(ended.begin(), ended.end(), holder->run) > 0) return std::optional<LeaseHolder>();
-  if (liveness_of(holder, ProcessIdentity::own()) == Liveness::dead) return std::optional<LeaseHolder>();
+  if (is_over(holder, ended)) return std::optional<LeaseHolder>();
   const Result<FileStatus> status = store.backend().status(path);
   if (status.status().code() == StatusCode::not_found) return std::optional<LeaseHolder>();
   VARVE_TRY(status.status());
   VARVE_ASSIGN(const int64_t now_ns, store.backend().records().now());
-  const double silence = static_cast<double>(now_ns - status->modified_ns) * 1e-9;
-  if (silence >= kRunSilenceSeconds) return std::optional<LeaseHolder>();
+  if (is_silent(status->modified_ns, now_ns, kRunSilenceSeconds)) return std::optional<LeaseHolder>();
   return holder ? holder : std::optional(LeaseHolder());
 }
 

@@ -22,6 +22,10 @@ struct LeaseHolder {
   std::string host;
   ProcessIdentity process;  ///< of its rank 0
   int64_t started_s = 0;    ///< by its own clock; for people
+  /// The run before it that it could not know to be dead; zeros: none. Should that one live after all, it must not find
+  /// the lease gone.
+  UniqueId taken_from;
+  bool has_ended = false;  ///< for such a run alone the lease is there yet
 
   /// "process 4711 on n1, started 2026-11-22 18:00:01 UTC"
   std::string to_string() const;
@@ -54,7 +58,9 @@ class JobLease {
   /// busy: another run has taken the job over; says which. Waits for a look at the store, a second at most, only if the
   /// last one is long ago, as it is after a pause: a store that cannot be reached says nothing. Thread-safe.
   Status check();
-  /// Gives the job free; OK also if another run has it.
+  /// Gives the job free; OK also if another run has it. In the place of a lease that was taken from a run that may yet
+  /// live, one stays that says that the run has ended: the earlier one would take it for removed by somebody, and go on
+  /// beside what was made since.
   Status release();
 
  private:
@@ -79,6 +85,7 @@ class JobLease {
   const Terms terms_;
   Clock& clock_;
   const std::string path_;
+  LeaseHolder own_;
   ByteVector text_;
   bool held_ = false;
   Mutex mutex_;

@@ -50,10 +50,9 @@ struct ALeaseOfAJob : testing::Test {
   }
   Result<std::unique_ptr<JobLease>> acquire() { return JobLease::acquire(*store, terms(), clock); }
   /// What a run on another machine that was killed has left.
-  void leave_lease_of_another_machine() {
+  void leave_lease_of_another_machine(const UniqueId& run = UniqueId::random().value()) {
     ASSERT_TRUE(fs.create_directory("/s/runs").ok());
-    const std::string text = "varve run 1\nrun " + UniqueId::random().value().hex() + "\nhost far\nboot " +
-                             UniqueId::random().value().hex() +
+    const std::string text = "varve run 1\nrun " + run.hex() + "\nhost far\nboot " + UniqueId::random().value().hex() +
                              "\npid_namespace 7\nstart_ticks 3\nprocess 4711\nstarted 1700000000\n";
     fs.remove(kPath).ignore("it may not be there");
     const auto file = fs.create(kPath);
@@ -66,6 +65,25 @@ struct ALeaseOfAJob : testing::Test {
   ManualClock clock;
   std::vector<Status> notices;
 };
+
+class FullFileSystem final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions) override {
+    return Status(StatusCode::no_space, "no space left", path);
+  }
+};
+
+TEST_F(ALeaseOfAJob, OfARunThatLivesIsSeenThoughTheStoreIsFull) {
+  FullFileSystem full(fs);
+  const auto full_store = Store::open(full, "/s").value();
+  {
+    auto first = acquire();
+    ASSERT_TRUE(first.ok()) << first.status().to_string();
+    EXPECT_EQ(JobLease::acquire(*full_store, terms(), clock).status().code(), StatusCode::busy);
+  }
+  EXPECT_EQ(JobLease::acquire(*full_store, terms(), clock).status().code(), StatusCode::no_space);
+}
 
 TEST_F(ALeaseOfAJob, IsForOneRunAtATimeAndGivenFreeAtItsEnd) {
   auto first = acquire();
@@ -130,6 +148,47 @@ TEST_F(ALeaseOfAJob, IsTakenOverAtOnceByWhoKnowsBetterAndItsRunFindsOut) {
   first.reset();
   EXPECT_TRUE((*second)->check().ok()) << "what it does at its end does the second no harm";
   EXPECT_EQ(check_job_lease(*store, "job", of_first.run).code(), StatusCode::busy);
+}
+
+TEST_F(ALeaseOfAJob, IsLostForARunThatComesBackWhenItsSuccessorsHaveEnded) {
+  auto first = acquire().value();
+  JobLease::Terms ruthless = terms();
+  ruthless.take_over = true;
+  ASSERT_TRUE(JobLease::acquire(*store, ruthless, clock).ok());
+  EXPECT_FALSE(living_lease_holder(*store, "job", {}).value()) << "the second one has ended";
+  ASSERT_TRUE(acquire().ok());
+  EXPECT_EQ(clock.seconds(), 0);
+  clock.advance(100);
+  EXPECT_EQ(first->check().code(), StatusCode::busy);
+  const JobLease::Terms of_last = terms();
+  EXPECT_TRUE(JobLease::acquire(*store, of_last, clock).ok());
+}
+
+TEST_F(ALeaseOfAJob, OfADeadRunIsNobodysWhereTheStoreIsTooFullForANewOne) {
+  FullFileSystem full(fs);
+  const auto full_store = Store::open(full, "/s").value();
+  JobLease::Terms own = terms();
+  const UniqueId dead = UniqueId::random().value();
+  leave_lease_of_another_machine(dead);
+  EXPECT_EQ(JobLease::acquire(*full_store, own, clock).status().code(), StatusCode::no_space);
+  EXPECT_EQ(check_job_lease(*store, "job", own.run).code(), StatusCode::busy) << "it may live, and come back";
+  own.ended = {dead};
+  EXPECT_EQ(JobLease::acquire(*full_store, own, clock).status().code(), StatusCode::no_space);
+  EXPECT_TRUE(check_job_lease(*store, "job", own.run).ok()) << "it saves once there is room";
+}
+
+TEST_F(ALeaseOfAJob, OfADeadRunIsNobodysAlsoWhenTheClockWasSetBack) {
+  int64_t seconds = 1'700'000'000;
+  fs.set_clock([&seconds] { return seconds * 1'000'000'000; });
+  leave_lease_of_another_machine();
+  const auto is_held = [&] { return living_lease_holder(*store, "job", {}).value().has_value(); };
+  EXPECT_TRUE(is_held());
+  seconds -= 300;
+  EXPECT_TRUE(is_held()) << "its machine's clock may be ahead";
+  seconds -= 3600;
+  EXPECT_FALSE(is_held());
+  ASSERT_TRUE(fs.touch(kPath).ok());
+  EXPECT_TRUE(is_held());
 }
 
 TEST_F(ALeaseOfAJob, ThatARunOfThisProcessCouldNotGiveBackIsTakenAtOnce) {

@@ -1,6 +1,8 @@
 #include "store/keep_rules.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 
 namespace varve {
 
@@ -20,20 +22,30 @@ void keep_of_each(const std::vector<AgedSet>& by_age, uint64_t periods, int64_t 
 }
 }  // namespace
 
+std::set<uint64_t> newest_steps(const std::vector<AgedSet>& sets, uint64_t count) {
+  std::set<uint64_t> newest;
+  // The `count` highest numbers of the steps above, of which the lowest decides.
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> highest;
+  for (auto set = sets.rbegin(); set != sets.rend() && count > 0; ++set) {
+    if (!set->is_known) continue;
+    if (highest.size() < count || highest.top() < set->number) newest.insert(set->step);
+    highest.push(set->number);
+    if (highest.size() > count) highest.pop();
+  }
+  return newest;
+}
+
 std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules& rules, int64_t now_s) {
-  std::set<uint64_t> kept;
-  if (sets.empty()) return kept;
-  kept.insert(sets.back().step);
-  for (size_t i = 0; i < sets.size(); ++i) {
-    const AgedSet& set = sets[i];
-    const bool recent = rules.last && sets.size() - i <= *rules.last;
+  std::set<uint64_t> kept = newest_steps(sets, std::max<uint64_t>(rules.last.value_or(1), 1));
+  for (const AgedSet& set : sets) {
     const uint64_t counted = time_of_step(set.step) ? set.number : set.step;
     const bool regular = rules.every && *rules.every > 0 && counted % *rules.every == 0;
-    const bool young = rules.within_seconds &&
-                       static_cast<double>(std::max<int64_t>(now_s - set.created_s, 0)) <= *rules.within_seconds;
-    if (!rules.go_by_sets() || set.stays || recent || regular || young) kept.insert(set.step);
+    const int64_t age_s = std::max<int64_t>(now_s - std::max(set.created_s, set.arrived_s), 0);
+    const bool young = rules.within_seconds && static_cast<double>(age_s) <= *rules.within_seconds;
+    if (!rules.go_by_sets() || set.stays || regular || young) kept.insert(set.step);
   }
   std::vector<AgedSet> by_age = sets;
+  std::erase_if(by_age, [](const AgedSet& set) { return !set.is_known; });
   std::stable_sort(by_age.begin(), by_age.end(),
                    [](const AgedSet& a, const AgedSet& b) { return a.created_s < b.created_s; });
   if (rules.hourly) keep_of_each(by_age, *rules.hourly, kHourSeconds, kept);

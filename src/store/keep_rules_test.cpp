@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 namespace varve {
 namespace {
 
@@ -30,6 +33,33 @@ TEST(KeepRules, KeepTheNewestAndTheRegular) {
   EXPECT_EQ(kept_steps(quarterly(9), {.last = 2, .every = 3}, kNow), (Steps{3, 6, 8, 9}));
 }
 
+TEST(KeepRules, CountWhatWasMadeAfterARunWentBackAsNewest) {
+  const std::vector<AgedSet> sets = {
+      {.step = 10, .number = 1}, {.step = 15, .number = 4}, {.step = 20, .number = 2}, {.step = 30, .number = 3}};
+  EXPECT_EQ(kept_steps(sets, {.last = 2}, kNow), (Steps{15, 20, 30}));
+  EXPECT_EQ(kept_steps(sets, {.every = 1000}, kNow), (Steps{15, 30}));
+  EXPECT_EQ(newest_steps(sets, 1), (Steps{15, 30}));
+  EXPECT_EQ(newest_steps(sets, 0), Steps{});
+}
+
+// A set is newer than another if its step is higher and its number no lower.
+TEST(KeepRules, KeepThoseToWhichFewerAreNewer) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<AgedSet> sets;
+    const uint64_t size = 1 + random() % 20, last = 1 + random() % 5;
+    for (uint64_t i = 0; i < size; ++i) sets.push_back({.step = 3 * i + random() % 3, .number = random() % 15});
+    Steps expected;
+    for (const AgedSet& set : sets) {
+      const auto newer = std::count_if(sets.begin(), sets.end(), [&](const AgedSet& other) {
+        return SetAge{other.step, other.number}.is_newer_than({set.step, set.number});
+      });
+      if (static_cast<uint64_t>(newer) < last) expected.insert(set.step);
+    }
+    ASSERT_EQ(kept_steps(sets, {.last = last}, kNow), expected) << "round " << round;
+  }
+}
+
 TEST(KeepRules, KeepTheNewestOfEachHourAndDay) {
   // 12:00 is an hour of its own; 11:45 is the last of the hour before.
   EXPECT_EQ(kept_steps(quarterly(12), {.hourly = 3}, kNow), (Steps{7, 11, 12}));
@@ -41,6 +71,21 @@ TEST(KeepRules, KeepWhatIsYoung) {
   std::vector<AgedSet> ahead = quarterly(2);
   ahead[0].created_s = kNow + kDay;
   EXPECT_EQ(kept_steps(ahead, {.within_seconds = 0}, kNow), (Steps{1, 2}));
+}
+
+TEST(KeepRules, KeepWhatCameToTheStoreALittleWhileAgoWhateverTheClockOfItsWriterSaid) {
+  std::vector<AgedSet> behind = quarterly(3);
+  behind[0].created_s -= 25 * kHour;
+  behind[0].arrived_s = kNow;
+  EXPECT_EQ(kept_steps(behind, {.within_seconds = 60}, kNow), (Steps{1, 3}));
+}
+
+// Also in old stores, whose sets have no numbers.
+TEST(KeepRules, DoNotCountWhatCannotBeRead) {
+  std::vector<AgedSet> sets = {{.step = 1}, {.step = 2}, {.step = 3, .stays = true, .is_known = false}};
+  EXPECT_EQ(newest_steps(sets, 1), Steps{2});
+  EXPECT_EQ(kept_steps(sets, {.last = 1}, kNow), (Steps{2, 3}));
+  EXPECT_EQ(kept_steps(sets, {.daily = 1}, kNow), (Steps{2, 3}));
 }
 
 TEST(KeepRules, CountTimesByTheirNumbers) {

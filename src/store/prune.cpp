@@ -211,6 +211,20 @@ namespace {
 /// The last line of a mark that is complete, after the names of so many leases.
 std::string mark_end(size_t lease_count) { return "end " + std::to_string(lease_count) + "\n"; }
 
+/// "ID.SUFFIX"
+bool is_id_with(std::string_view name, std::string_view suffix) {
+  return name.ends_with(suffix) && UniqueId::parse(name.substr(0, name.size() - suffix.size())).ok();
+}
+
+/// What Records leave in a folder if they are stopped (FORMAT.md, "The folder of a store").
+bool is_run_draft(std::string_view name) { return is_id_with(name, ".tmp") || is_id_with(name, ".stale"); }
+bool is_header_draft(std::string_view name) {
+  for (const std::string_view header : {"varve.store.", "varve.spread."}) {
+    if (name.starts_with(header)) return is_id_with(name.substr(header.size()), ".tmp");
+  }
+  return false;
+}
+
 /// About what an arena that others are emptied into has at most, unless one of them has more.
 constexpr auto kEmptiedTogetherBytes = static_cast<double>(1_GiB);
 
@@ -241,7 +255,10 @@ class Pruner {
     writers_remain_ = writers_remain_ || needs.uncertain;
     VARVE_TRY(remove_victims(victims, needs));
     return at_once(2, [&](size_t i) -> Status {
-      if (i == 0) return remove_leftovers();
+      if (i == 0) {
+        VARVE_TRY(remove_leftovers());
+        return remove_old_drafts();
+      }
       VARVE_ASSIGN(report_.bytes_after, arena_bytes(store_));
       return {};
     });
@@ -266,14 +283,34 @@ class Pruner {
 
   Status drop_sets() {
     if (!options_.keep.any()) return {};
-    VARVE_ASSIGN(const std::vector<SetName> leaving, sets_to_drop(store_, options_.keep, options_.job, progress_));
+    VARVE_ASSIGN(const std::vector<LeavingSet> leaving, sets_to_drop(store_, options_.keep, options_.job, progress_));
     if (leaving.empty()) return {};
+    std::vector<SetName> names;
+    std::map<SetName, const LeavingSet*> judged;
+    for (const LeavingSet& set : leaving) {
+      names.push_back(set.name);
+      judged.emplace(set.name, &set);
+    }
     if (options_.dry_run) {
-      report_.dropped = leaving;
+      report_.dropped = names;
       return {};
     }
     VARVE_TRY(remove_used_parts(store_).status());
-    return Catalog(store_).remove_all(leaving, report_.dropped);
+    return Catalog(store_).remove_all(names, report_.dropped, [&](const SetName& name, const SetRemarks* said) {
+      return is_as_judged(*judged.at(name), said);
+    });
+  }
+
+  /// Somebody may have made the set anew since it was judged, or given it a tag that keeps it.
+  Result<bool> is_as_judged(const LeavingSet& judged, const SetRemarks* said) const {
+    const std::vector<std::string>& tags = options_.keep.tags;
+    if (said != nullptr &&
+        std::any_of(tags.begin(), tags.end(), [&](const std::string& tag) { return said->tags.contains(tag); }))
+      return false;
+    const Result<SetRecord> now = Catalog(store_).read(judged.name);
+    if (now.status().code() == StatusCode::not_found) return false;
+    VARVE_TRY(now.status());
+    return now->number == judged.number && now->created_s == judged.created_s;
   }
 
   /// The leases that are there, and when each was touched last.
@@ -289,13 +326,13 @@ class Pruner {
 
   /// Gives up the writers that are known to be gone, or have shown no sign of life for silence_seconds, so that what
   /// they wrote and never committed can go with this prune. Both times are the file system's, and a writer that lives
-  /// after all only has to start over.
+  /// after all, as after a jump of that clock, only has to start over.
   Status remove_dead_leases() {
     VARVE_ASSIGN(auto writers, leases());
     if (writers.empty()) return {};
     VARVE_ASSIGN(int64_t now_ns, backend_.records().now());
     for (const auto& [name, beat_ns] : writers) {
-      const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
+      const bool silent = is_silent(beat_ns, now_ns, options_.silence_seconds);
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
       VARVE_ASSIGN(const bool gone, WriterLease::give_up(store_, name, static_cast<double>(now_ns - beat_ns) * 1e-9));
       report_.leftover_files += gone ? 1 : 0;
@@ -319,10 +356,9 @@ class Pruner {
 
   Status remove_old_parts(const std::vector<PartName>& names, PartName::Kind kind, int64_t now_ns) {
     for (const PartName& name : names) {
-      Result<FileStatus> status = backend_.status(join_path(parts_path(store_), name.file_name(kind)));
-      if (status.status().code() == StatusCode::not_found) continue;
-      VARVE_TRY(status.status());
-      if (static_cast<double>(now_ns - status->modified_ns) < options_.part_seconds_max * 1e9) continue;
+      const std::string path = join_path(parts_path(store_), name.file_name(kind));
+      VARVE_ASSIGN(const bool old, is_left_for(backend_, path, now_ns, options_.part_seconds_max));
+      if (!old) continue;
       VARVE_TRY(kind == PartName::Kind::delivered ? remove_part(store_, name) : remove_failure(store_, name));
       ++report_.leftover_files;
     }
@@ -342,6 +378,7 @@ class Pruner {
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_, /*certain=*/false, progress_));
     VARVE_ASSIGN(std::vector<ArenaId> condemned, list_condemned(store_));
+    VARVE_TRY(check_places());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;
     for (const auto& [id, bytes] : arenas) {
@@ -362,6 +399,18 @@ class Pruner {
       VARVE_TRY(tell_unaware(marks, unaware));
     }
     return victims;
+  }
+
+  /// Whether the store has grown since it was opened here. A marked arena at a place that is not known here would be
+  /// taken for gone: its mark would go, and not the arena. Who has marked it found the store grown, so that this is
+  /// asked after the marks were listed.
+  Status check_places() const {
+    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(backend_));
+    const uint32_t places = member ? member->count : 1;
+    if (places == store_.spread().places()) return {};
+    return Status::invalid_argument(fmt::format("the store is spread over {} places by now, and was opened with {}",
+                                                places, store_.spread().places()),
+                                    store_.path(), "name all of its servers, and begin anew");
   }
 
   /// Whether other nodes rely on arenas of this one as they are, each of which is part of what rebuilds theirs. Of a
@@ -644,6 +693,31 @@ class Pruner {
     if (!writers.empty()) return {};
     for (const std::vector<std::string>& of_place : runs) {
       for (const std::string& name : of_place) VARVE_TRY(backend_.remove_if_there(name));
+    }
+    return {};
+  }
+
+  /// Headers and leases of jobs that were not completed, or were put aside, by who was killed. In a bucket, what has no
+  /// last name is a server's, whose clients remove it.
+  Status remove_old_drafts() {
+    if (backend_.records().late_commit_seconds() > 0) return {};
+    std::vector<std::string> drafts;
+    for (const std::string& folder : {store_.path(), join_path(store_.path(), "runs")}) {
+      const Result<std::vector<DirectoryEntry>> entries = backend_.list(folder);
+      if (entries.status().code() == StatusCode::not_found) continue;
+      VARVE_TRY(entries.status());
+      for (const DirectoryEntry& entry : *entries) {
+        const bool is_draft = folder == store_.path() ? is_header_draft(entry.name) : is_run_draft(entry.name);
+        if (is_draft && !entry.is_directory) drafts.push_back(join_path(folder, entry.name));
+      }
+    }
+    if (drafts.empty()) return {};
+    VARVE_ASSIGN(const int64_t now_ns, backend_.records().now());
+    for (const std::string& draft : drafts) {
+      VARVE_ASSIGN(const bool old, is_left_for(backend_, draft, now_ns, kUnfinishedSecondsMax));
+      if (!old) continue;
+      VARVE_TRY(backend_.remove_if_there(draft));
+      ++report_.leftover_files;
     }
     return {};
   }

@@ -475,6 +475,41 @@ TEST_F(PruneOvertaken, ByADropAndAPruneAtAnyMomentLosesNothing) {
       check_kept);
 }
 
+// Made anew by a run that went back, it is none of those that the rules let go.
+TEST_F(PruneOvertaken, ByASetThatIsMadeAnewAfterItWasJudgedDropsOnlyWhatItHasJudged) {
+  const SetName name{"small", 4};
+  uint64_t at = 0, lost = 0;
+  for (;; ++at) {
+    SCOPED_TRACE("paused before operation " + std::to_string(at));
+    const auto copy = fs.after_crash({.kind = CrashPolicy::Kind::keep_all});
+    PausedFileSystem paused(*copy, at, [&] {
+      const auto own = Store::open(*copy, "/s").value();
+      (void)Catalog(*own).remove(name);  // the prune may have done so
+      SetMaker maker(*own);
+      const LeafLink root = test::lay_numbers(*own, maker, {7004, 7005}).value();
+      SetRecord record;
+      record.name = name;
+      record.number = 99;
+      record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+      ASSERT_TRUE(maker.seal().ok());
+      ASSERT_TRUE(maker.lease().commit(record).ok());
+    });
+    PruneOptions options = thorough();
+    options.keep.last = 1;
+    {
+      const auto own = Store::open(paused, "/s").value();
+      const Status pruned = prune_store(*own, options).status();
+      ASSERT_TRUE(pruned.ok() || pruned.code() == StatusCode::busy) << pruned.to_string();
+    }
+    if (!paused.paused()) break;
+    const auto left = Store::open(*copy, "/s").value();
+    if (!test::check_numbers(*left, name, {7004, 7005}).ok()) ++lost;
+    ASSERT_TRUE(verify_store(*left, true).value().damages.empty());
+  }
+  EXPECT_GT(at, 50u);
+  EXPECT_LE(lost, 1u) << "the moment between the last look at a set and its removal";
+}
+
 TEST_F(PruneOvertaken, ByASaveOfWhatItIsAboutToRemoveLosesNothing) {
   // Of what nobody needs, of what lies twice, and of what is merged.
   std::vector<uint64_t> numbers = {5, 1005, 2050, 90};
@@ -682,6 +717,105 @@ TEST_F(Prune, RemovesWhatAKilledSaveLeft) {
       EXPECT_TRUE(left->list(folder).value().empty()) << folder;
     }
   }
+}
+
+/// Over a file system whose clock is set.
+struct PruneInTime : Prune {
+  PruneInTime() {
+    fs.set_clock([this] { return seconds_ * 1'000'000'000; });
+  }
+  void set_clock(int64_t hours, int64_t seconds = 0) { seconds_ = kStart + hours * 3600 + seconds; }
+  void create(const std::string& path) { ASSERT_TRUE(fs.create(path).ok()) << path; }
+  bool exists(const std::string& path) { return fs.stat(path).ok(); }
+  /// As runs' prunes are.
+  static PruneOptions without_waiting() {
+    PruneOptions options;
+    options.wait_seconds = 0;
+    return options;
+  }
+
+ private:
+  static constexpr int64_t kStart = 1'700'000'000;
+  std::atomic<int64_t> seconds_{kStart};
+};
+
+TEST_F(PruneInTime, RemovesTheLeasesOfTheDeadAlsoWhenTheClockWasSetBack) {
+  const std::string lease = join_path(store->writers_path(), UniqueId::random()->hex());
+  for (const int64_t hours : {-1, -1000}) {
+    set_clock(0);
+    create(lease);
+    prune(without_waiting());
+    EXPECT_TRUE(exists(lease));
+    set_clock(hours);
+    prune(without_waiting());
+    EXPECT_FALSE(exists(lease));
+  }
+}
+
+TEST_F(PruneInTime, LeavesAWriterAtWorkWhoseMachinesClockIsMinutesAhead) {
+  SetMaker writer(*store);
+  const LeafLink root = test::lay_numbers(*store, writer, numbers_between(1, 20)).value();
+  set_clock(0, -300);
+  prune(without_waiting());
+  EXPECT_TRUE(writer.commit({"a", 1}, root).ok());
+  EXPECT_TRUE(holds({"a", 1}, numbers_between(1, 20)));
+}
+
+TEST_F(PruneInTime, StartsToCountADeadPartsAgeWhenTheClockWasSetBack) {
+  const std::string run = UniqueId::random()->hex();
+  ASSERT_TRUE(fs.create_directory("/s/parts").ok());
+  // Nobody can read it, so that no arena goes as long as it is there.
+  const std::string part = "/s/parts/job@7." + run + ".0-of-2.part",
+                    failure = "/s/parts/job@7." + run + ".1-of-2.failed";
+  create(part);
+  create(failure);
+  const auto prune_now = [&] { return prune_store(*store, without_waiting()).status(); };
+  set_clock(-1000);
+  EXPECT_FALSE(prune_now().ok());
+  set_clock(-1000 + 23);
+  EXPECT_FALSE(prune_now().ok());
+  EXPECT_TRUE(exists(part) && exists(failure));
+  set_clock(-1000 + 24);
+  const Status pruned = prune_now();
+  EXPECT_TRUE(pruned.ok()) << pruned.to_string();
+  EXPECT_FALSE(exists(part) || exists(failure));
+}
+
+TEST_F(PruneInTime, TouchesNoPartThatIsMinutesAhead) {
+  ASSERT_TRUE(fs.create_directory("/s/parts").ok());
+  const std::string failure = "/s/parts/job@7." + UniqueId::random()->hex() + ".1-of-2.failed";
+  create(failure);
+  const int64_t stamped_ns = fs.stat(failure)->modified_ns;
+  set_clock(0, -300);
+  prune(without_waiting());
+  EXPECT_EQ(fs.stat(failure)->modified_ns, stamped_ns);
+}
+
+TEST_F(PruneInTime, RemovesUnfinishedHeadersAndLeasesOfJobsThatAreADayOld) {
+  ASSERT_TRUE(fs.create_directory("/s/runs").ok());
+  const std::string id = UniqueId::random()->hex();
+  const std::vector<std::string> drafts = {"/s/runs/" + id + ".tmp", "/s/runs/" + id + ".stale",
+                                           "/s/varve.store." + id + ".tmp", "/s/varve.spread." + id + ".tmp"};
+  const std::vector<std::string> others = {
+      "/s/runs/job.lease",  "/s/runs/job.timeline",       "/s/runs/" + id + ".lease",
+      "/s/runs/" + id,      "/s/runs/job." + id + ".tmp", "/s/varve.store." + id,
+      "/s/varve.store.tmp", "/s/" + id + ".tmp",          "/s/varve.other." + id + ".tmp"};
+  for (const std::string& path : drafts) create(path);
+  for (const std::string& path : others) create(path);
+  set_clock(23);
+  EXPECT_EQ(prune().leftover_files, 0u);
+  for (const std::string& path : drafts) EXPECT_TRUE(exists(path)) << path;
+  set_clock(24);
+  EXPECT_EQ(prune().leftover_files, drafts.size());
+  for (const std::string& path : drafts) EXPECT_FALSE(exists(path)) << path;
+  for (const std::string& path : others) EXPECT_TRUE(exists(path)) << path;
+  EXPECT_TRUE(exists("/s/varve.store"));
+  // And those that a clock has stamped which was set back since.
+  create(drafts.front());
+  set_clock(-1000);
+  prune();
+  set_clock(-1000 + 24);
+  EXPECT_EQ(prune().leftover_files, 1u);
 }
 
 TEST_F(Prune, RefusesToRemoveAnythingIfASetCannotBeRead) {

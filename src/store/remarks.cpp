@@ -16,8 +16,6 @@ namespace varve {
 namespace {
 constexpr std::string_view kPin = "pin", kPinningPrefix = "pinning.", kNote = "note", kTagPrefix = "tag.";
 constexpr size_t kTagBytesMax = 100;
-/// Whoever has been pinning, or writing a remark, for so long does not any more.
-constexpr double kUnfinishedSecondsMax = 24 * 3600;
 /// Of files that are being written (Records::publish()).
 constexpr std::string_view kDraftSuffix = ".tmp";
 
@@ -353,11 +351,8 @@ Result<bool> Remarks::is_gone(const SetName& name) const {
 }
 
 Result<bool> Remarks::is_old(const std::string& file) const {
-  const Result<FileStatus> status = store_.backend().status(file);
-  if (status.status().code() == StatusCode::not_found) return false;
-  VARVE_TRY(status.status());
   VARVE_ASSIGN(const int64_t now_ns, store_.backend().records().now());
-  return static_cast<double>(now_ns - status->modified_ns) >= kUnfinishedSecondsMax * 1e9;
+  return is_left_for(store_.backend(), file, now_ns, kUnfinishedSecondsMax);
 }
 
 Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records(int lists) const {

@@ -313,6 +313,70 @@ TEST_F(RemarksOfSets, APruneOrADropAtAnyMomentOfARename) {
   EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
 }
 
+TEST_F(RemarksOfSets, ARenameAtAnyMomentOfAPruneThatKeepsTags) {
+  PruneOptions options;
+  options.wait_seconds = 0;
+  options.keep.last = 1;
+  options.keep.tags = {"best"};
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const uint64_t first = 4'000'000 + 100 * at;
+    const auto numbers = numbers_between(first, first + 30);
+    const SetName old_name{"old", 5}, new_name{"new", 5}, newer{"new", 9};
+    save_half(old_name, first);
+    save_half(newer, first + 50);
+    ASSERT_TRUE(Remarks(*store).add_tag(old_name, "best").ok());
+    // The prune is held up anywhere, and the whole rename happens then; and the other way round.
+    for (const bool rename_is_held_up : {false, true}) {
+      const auto rename_it = [&](const Store& own) { return rename_job(own, "old", "new"); };
+      const auto prune_it = [&](const Store& own) { return prune_store(own, options).status(); };
+      PausedFileSystem paused(fs, at, [&] {
+        if (rename_is_held_up) {
+          (void)prune_it(*store);
+        } else {
+          (void)rename_it(*store);
+        }
+      });
+      const auto own = Store::open(paused, "/s").value();
+      (void)(rename_is_held_up ? rename_it(*own) : prune_it(*own));
+      came_to_it = paused.paused();
+      const bool is_there =
+          test::check_numbers(*store, new_name, numbers).ok() || test::check_numbers(*store, old_name, numbers).ok();
+      EXPECT_TRUE(is_there) << at << (rename_is_held_up ? " of the rename" : " of the prune");
+      EXPECT_FALSE(Remarks(*store).of(new_name).value().pinned) << at;
+      if (rename_is_held_up) break;
+      // Back to its old name.
+      (void)Catalog(*store).remove(new_name);
+      (void)Catalog(*store).remove(old_name);
+      (void)Catalog(*store).remove(newer);
+      save_half(old_name, first);
+      save_half(newer, first + 50);
+      ASSERT_TRUE(Remarks(*store).add_tag(old_name, "best").ok());
+    }
+    for (const SetName& name : {old_name, new_name, newer}) (void)Catalog(*store).remove(name);
+  }
+  EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+TEST_F(RemarksOfSets, ARenameThatIsStoppedLeavesNothingPinned) {
+  for (uint64_t step = 1; step <= 3; ++step) {
+    save_half({"old", step}, 5'000'000 + 100 * step);
+    ASSERT_TRUE(Remarks(*store).add_tag({"old", step}, "best").ok());
+  }
+  struct StopsAtTheSecond final : ProgressSink {
+    explicit StopsAtTheSecond(const Store& of) : catalog(of) {}
+    void total(uint64_t) override {}
+    void advance(uint64_t) override {}
+    void phase(std::string_view) override {}
+    void warning(const Status&) override {}
+    bool cancelled() const override { return catalog.has({"new", 2}); }
+    Catalog catalog;
+  } stops(*store);
+  EXPECT_EQ(rename_job(*store, "old", "new", stops).code(), StatusCode::cancelled);
+  EXPECT_TRUE(Catalog(*store).has({"old", 1}));
+  EXPECT_TRUE(Remarks(*store).pinned().value().empty());
+}
+
 /// A process that is held up just before it commits a set of a job.
 class HeldAtCommit final : public ForwardingFileSystem {
  public:

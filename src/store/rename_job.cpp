@@ -1,5 +1,6 @@
 #include "store/rename_job.h"
 
+#include <utility>
 #include <vector>
 
 #include "store/catalog.h"
@@ -14,6 +15,7 @@ namespace {
 struct CopiedSet {
   SetRecord record;
   bool pinned = false;
+  bool is_held = false;  ///< the new name is pinned until the old one is gone
 };
 
 Status replaced_meanwhile(const SetName& name) {
@@ -37,21 +39,30 @@ Status commit_as(const Store& store, const SetRecord& record, const SetName& nam
   return same_trees(there, record) ? Catalog(store).make_durable(name.job) : committed.status();
 }
 
-Result<bool> copy_remarks(const Store& store, const SetName& from, const SetName& to) {
+/// What has a tag is pinned under the new name meanwhile, for a prune that keeps sets for their tags may have seen the
+/// name without it.
+Status copy_remarks(const Store& store, CopiedSet& set, const SetName& to) {
+  const SetName& from = set.record.name;
   const Remarks remarks(store);
-  VARVE_ASSIGN(const SetRemarks said, remarks.of(from));
-  if (said.pinned) VARVE_TRY(remarks.pin(to));
+  VARVE_ASSIGN(auto all, remarks.all());
+  const SetRemarks& said = all[from];
+  set.pinned = said.pinned;
+  set.is_held = !said.pinned && !said.tags.empty() && !all[to].pinned;
+  if (said.pinned || set.is_held) VARVE_TRY(remarks.pin(to));
   for (const std::string& tag : said.tags) VARVE_TRY(remarks.add_tag(to, tag));
   if (said.has_note) {
     VARVE_ASSIGN(const std::string note, remarks.note(from));
     VARVE_TRY(remarks.write_note(to, note));
   }
-  return said.pinned;
+  return {};
 }
 
 Result<std::unique_ptr<JobLease>> hold_job(const Store& store, const std::string& job) {
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
-  return JobLease::acquire(store, {.job = job, .run = id}, steady_clock());
+  Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(store, {.job = job, .run = id}, steady_clock());
+  if (lease.status().remedy() == Remedy::take_job_over)
+    return Status::busy(std::string(lease.status().message()), job, "wait for its end");
+  return lease;
 }
 
 /// The sets of `from`, none of which is in the way of another of `to`.
@@ -98,18 +109,29 @@ Status rename_job(const Store& store, const std::string& from, const std::string
                           "start the program again, which completes the set or gives it up");
   }
   VARVE_ASSIGN(std::vector<CopiedSet> sets, sets_to_rename(store, from, to));
-  for (CopiedSet& set : sets) {
-    if (progress.cancelled()) return Status::cancelled();
-    const SetName name{to, set.record.name.step};
-    VARVE_TRY(commit_as(store, set.record, name, progress));
-    VARVE_ASSIGN(set.pinned, copy_remarks(store, set.record.name, name));
-  }
-  for (const CopiedSet& set : sets) {
-    VARVE_TRY(old_lease->check());
-    VARVE_TRY(new_lease->check());
-    VARVE_TRY(remove_old(store, set));
-  }
-  return {};
+  const auto let_go = [&](CopiedSet& set) -> Status {
+    if (!std::exchange(set.is_held, false)) return {};
+    return Remarks(store).unpin({to, set.record.name.step}).status();
+  };
+  const auto rename_all = [&]() -> Status {
+    for (CopiedSet& set : sets) {
+      if (progress.cancelled()) return Status::cancelled();
+      const SetName name{to, set.record.name.step};
+      VARVE_TRY(commit_as(store, set.record, name, progress));
+      VARVE_TRY(copy_remarks(store, set, name));
+    }
+    for (CopiedSet& set : sets) {
+      VARVE_TRY(old_lease->check());
+      VARVE_TRY(new_lease->check());
+      VARVE_TRY(remove_old(store, set));
+      VARVE_TRY(let_go(set));
+    }
+    return {};
+  };
+  const Status renamed = rename_all();
+  // Where that failed, the old names are there still, with what they have.
+  for (CopiedSet& set : sets) let_go(set).ignore("it stays pinned, as it does when this is killed");
+  return renamed;
 }
 
 }  // namespace varve

@@ -44,7 +44,8 @@ struct RebalanceOptions {
 /// or missing. Then moves arenas, with new places or without, until all have about the same bytes (rebalance.h); arenas
 /// stay whole. Each is durable where it goes, under another name, before it is marked where it was, and removed as a
 /// prune removes arenas. May be stopped at any time, and done again; busy if another one is at work. Who has opened the
-/// store with fewer places goes on without harm, but may not find what has moved: it fails, and has to open it anew.
+/// store with fewer places goes on without harm, but may not find what has moved: it fails, and has to open it anew. It
+/// prunes nothing any more.
 Result<RebalanceReport> rebalance(const std::vector<Backend*>& places, const RebalanceOptions& options = {},
                                   ProgressSink& progress = null_progress());
 

@@ -39,6 +39,8 @@ Status missing_store(Backend& backend) {
     return Status::corrupt("a store is here whose header is lost", store_header_path(path), Remedy::rebuild_header);
   }
   const Result<std::vector<DirectoryEntry>> inside = backend.list(path);
+  if (!inside.ok() && backend.status(path).ok())
+    return Status::not_found("no store here", path, "a store is a folder: name the one that is it");
   const bool used = inside.ok() && !inside->empty();
   return Status::not_found(
       "no store here", path,
@@ -93,8 +95,9 @@ Status Store::create(Backend& backend, const CreateStoreOptions& options) {
   if (options.member)
     VARVE_TRY(backend.records().publish(member_path(backend), as_bytes(encode_spread_member(*options.member))));
   for (const std::string_view folder : kStoreFolders) VARVE_TRY(backend.make_folder(join_path(path, folder)));
-  // The header comes last: without it there is no store yet, and what is there may be removed. Of two who make a store
-  // at the same time, one gets it.
+  // The header comes last: without it there is no store yet, and what is there may be removed; a loss of power leaves
+  // none without its folders. Of two who make a store at the same time, one gets it.
+  VARVE_TRY(backend.settle(path));
   VARVE_TRY(backend.records().publish(
       header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
   return settle_root(backend);

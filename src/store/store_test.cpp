@@ -97,9 +97,11 @@ TEST(StoreFolder, IsAStoreOrNotWhereverItsMakingCrashes) {
       FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = at, .persistent = true, .seed = at}});
       if (Store::create(faulty, "/s").ok()) break;
     }
-    for (CrashPolicy::Kind kind :
-         {CrashPolicy::Kind::keep_all, CrashPolicy::Kind::drop_unsynced, CrashPolicy::Kind::torn}) {
-      const auto left = fs.after_crash({.kind = kind, .seed = at});
+    std::vector<CrashPolicy> policies = {{.kind = CrashPolicy::Kind::keep_all},
+                                         {.kind = CrashPolicy::Kind::drop_unsynced}};
+    for (uint64_t seed = 0; seed < 40; ++seed) policies.push_back({.kind = CrashPolicy::Kind::torn, .seed = seed});
+    for (const CrashPolicy& policy : policies) {
+      const auto left = fs.after_crash(policy);
       const auto store = Store::open(*left, "/s");
       if (store.ok()) {
         EXPECT_TRUE(test::save_numbers(**store, {"job", 1}, {1}).ok());

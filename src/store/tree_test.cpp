@@ -105,6 +105,28 @@ bool equal(const TreeFile& a, const TreeFile& b) {
          a.unnamed_variable_count == b.unnamed_variable_count && a.class_of == b.class_of && a.streams == b.streams;
 }
 
+/// If it decodes at all, nothing of it is dangerous.
+void check_safe(const Result<Leaf>& leaf) {
+  if (!leaf.ok()) return;
+  for (const TreeFile& file : leaf->files) {
+    RC_ASSERT(path_is_safe(file.path));
+    RC_ASSERT(file.type != FileType::regular || file.streams.size() == file.layout.variables.size() + 1);
+    for (uint32_t id : file.class_of) RC_ASSERT(id < leaf->class_keys.size());
+    for (size_t i = 0; i < file.streams.size(); ++i) {
+      uint64_t extent_bytes = 0, reference_bytes = 0;
+      for (const Extent& extent : stream_extents(file, i)) {
+        RC_ASSERT(extent.offset + extent.bytes <= file.bytes);
+        extent_bytes += extent.bytes;
+      }
+      for (const Reference& reference : file.streams[i]) {
+        RC_ASSERT(reference.pack == Reference::kPattern || reference.pack < leaf->packs.size());
+        reference_bytes += reference.bytes;
+      }
+      RC_ASSERT(extent_bytes == reference_bytes);
+    }
+  }
+}
+
 RC_GTEST_PROP(Leaf, ComesBackAsItWasAndIsRefusedCutOff, ()) {
   const Leaf leaf = arbitrary_leaf();
   const ByteVector raw = encode_leaf(leaf, kScoreBytes);
@@ -116,6 +138,83 @@ RC_GTEST_PROP(Leaf, ComesBackAsItWasAndIsRefusedCutOff, ()) {
   RC_ASSERT(std::equal(decoded->files.begin(), decoded->files.end(), leaf.files.begin(), leaf.files.end(), equal));
   for (size_t bytes = 0; bytes < raw.size(); ++bytes)
     RC_ASSERT(!decode_leaf(ByteSpan(raw).first(bytes), kScoreBytes).ok());
+}
+
+/// As many files as are written by column: those of a solver's folder, with others among them.
+Leaf leaf_of_many() {
+  Leaf leaf = arbitrary_leaf();
+  const auto count = *rc::gen::inRange<size_t>(256, 300);
+  while (leaf.files.size() < count) {
+    const size_t number = leaf.files.size();
+    TreeFile file;
+    file.path = "d" + std::to_string(number / 100) + "/f" + std::to_string(number * 7) + ".dat";
+    file.modified_ns = static_cast<uint32_t>(number * 1'000'003 % 1'000'000'000);
+    file.rank = -1;
+    if (number % 100 == 7) {
+      file.type = FileType::directory;
+    } else {
+      file.bytes = 280 + number % 3;
+      const bool is_known = number % 50 == 9;
+      file.layout = opaque_layout(file.bytes, is_known ? "/density" : "/" + file.path.substr(file.path.find('/') + 1));
+      file.class_of = {static_cast<uint32_t>(number % leaf.class_keys.size())};
+      file.streams = {{}, arbitrary_stream(file.bytes, leaf.packs.size())};
+    }
+    leaf.files.push_back(std::move(file));
+  }
+  return leaf;
+}
+
+RC_GTEST_PROP(LeafOfManyFiles, ComesBackAsItWasAndIsRefusedCutOffOrSafe, ()) {
+  const Leaf leaf = leaf_of_many();
+  ByteVector raw = encode_leaf(leaf, kScoreBytes);
+  RC_ASSERT(raw.front() == std::byte{'F'});
+  const Result<Leaf> decoded = decode_leaf(raw, kScoreBytes);
+  if (!decoded.ok()) RC_FAIL(decoded.status().to_string());
+  RC_ASSERT(std::equal(decoded->files.begin(), decoded->files.end(), leaf.files.begin(), leaf.files.end(), equal));
+  RC_ASSERT(encode_leaf(*decoded, kScoreBytes) == raw);
+  for (int i = 0; i < 50; ++i)
+    RC_ASSERT(!decode_leaf(ByteSpan(raw).first(*rc::gen::inRange<size_t>(0, raw.size())), kScoreBytes).ok());
+  for (int i = 0; i < 20; ++i) {
+    ByteVector flipped = raw;
+    flipped[*rc::gen::inRange<size_t>(0, raw.size())] = std::byte{*rc::gen::arbitrary<uint8_t>()};
+    check_safe(decode_leaf(flipped, kScoreBytes));
+  }
+}
+
+/// What comes before the paths of `count` files by column.
+ByteVector columns_of(uint64_t count) {
+  ByteVector raw;
+  ByteWriter w(raw);
+  w.u8('F');
+  for (const uint64_t none_or_files : {uint64_t{0}, uint64_t{0}, uint64_t{0}, count}) w.varint(none_or_files);
+  return raw;
+}
+
+TEST(LeafOfManyFiles, TakesNoMoreOfThePathBeforeThanThatHas) {
+  for (const bool at_end : {false, true}) {
+    ByteVector raw = columns_of(2);
+    ByteWriter w(raw);
+    for (const uint64_t part : {0, at_end ? 2 : 4, 0, at_end ? 2 : 0, 3, 1}) w.varint(part);
+    w.bytes(as_bytes(std::string_view("abcd")));
+    raw.resize(raw.size() + 100);
+    const Status status = decode_leaf(raw, kScoreBytes).status();
+    EXPECT_EQ(status.code(), StatusCode::corrupt);
+    EXPECT_NE(status.to_string().find("one before"), std::string::npos) << status.to_string();
+  }
+}
+
+TEST(LeafOfManyFiles, HasNoPathsThatGrowFromFewBytes) {
+  // 200,000 paths of 200 bytes, each but one byte.
+  constexpr uint64_t files = 200'000, path_bytes = 200;
+  ByteVector raw = columns_of(files);
+  ByteWriter w(raw);
+  for (uint64_t i = 0; i < files; ++i) w.varint(i == 0 ? 0 : path_bytes - 1);
+  for (uint64_t i = 0; i < files; ++i) w.varint(0);
+  for (uint64_t i = 0; i < files; ++i) w.varint(i == 0 ? path_bytes : 1);
+  raw.resize(raw.size() + path_bytes + 9 * files, std::byte{'x'});
+  const Status status = decode_leaf(raw, kScoreBytes).status();
+  EXPECT_EQ(status.code(), StatusCode::corrupt);
+  EXPECT_NE(status.to_string().find("longer than they may be"), std::string::npos) << status.to_string();
 }
 
 /// A leaf cut into pieces of so many bytes, and what lists them; the pieces by their score's first byte.
@@ -197,25 +296,7 @@ RC_GTEST_PROP(Leaf, DecodesFromDamagedBytesToNothingDangerous, ()) {
   for (auto flips = *rc::gen::inRange<int>(1, 6); flips > 0; --flips) {
     raw[*rc::gen::inRange<size_t>(0, raw.size())] = std::byte{*rc::gen::arbitrary<uint8_t>()};
   }
-  const Result<Leaf> leaf = decode_leaf(raw, kScoreBytes);
-  if (!leaf.ok()) return;
-  for (const TreeFile& file : leaf->files) {
-    RC_ASSERT(path_is_safe(file.path));
-    RC_ASSERT(file.type != FileType::regular || file.streams.size() == file.layout.variables.size() + 1);
-    for (uint32_t id : file.class_of) RC_ASSERT(id < leaf->class_keys.size());
-    for (size_t i = 0; i < file.streams.size(); ++i) {
-      uint64_t extent_bytes = 0, reference_bytes = 0;
-      for (const Extent& extent : stream_extents(file, i)) {
-        RC_ASSERT(extent.offset + extent.bytes <= file.bytes);
-        extent_bytes += extent.bytes;
-      }
-      for (const Reference& reference : file.streams[i]) {
-        RC_ASSERT(reference.pack == Reference::kPattern || reference.pack < leaf->packs.size());
-        reference_bytes += reference.bytes;
-      }
-      RC_ASSERT(extent_bytes == reference_bytes);
-    }
-  }
+  check_safe(decode_leaf(raw, kScoreBytes));
 }
 
 RC_GTEST_PROP(Root, ComesBackAsItWasAndIsRefusedCutOff, ()) {

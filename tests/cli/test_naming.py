@@ -276,13 +276,34 @@ class Habits(WatchTest):
         self.assertIn("did you mean `varve restore`?", self.fails(USAGE, "restor", "x"))
         self.assertIn("`varve help` lists", self.fails(USAGE, "frobnicate"))
         for word, meant in (("ls", "list"), ("checkout", "restore"), ("rm", "drop"), ("commit", "save"), ("gc", "prune"),
-                            ("fsck", "verify")):
+                            ("fsck", "verify"), ("pruen", "prune")):
             self.assertIn(f"did you mean `varve {meant}`?", self.fails(USAGE, word, "x"))
 
     def test_a_mistyped_option_is_understood(self):
         self.assertIn("did you mean `--exclude`?", self.fails(USAGE, "save", self.work, "--exclud", "x"))
         self.assertIn("did you mean `--keep-last`?", self.fails(USAGE, "prune", "--kepp-last=3", "--dry-run"))
+        self.assertIn("did you mean `--version`?", self.fails(USAGE, "--verion"))
+        said = self.fails(USAGE, "save", "--ste", "3", self.work)
+        self.assertIn("no such option: --ste", said)
+        self.assertIn("did you mean `--step`?", said)
         self.assertIn("`varve help save` shows", self.fails(USAGE, "save", self.work, "--frobnicate"))
+
+    def test_what_a_command_cannot_do_is_refused(self):
+        self.write("one/state.cpt")
+        state = self.work / "one/state.cpt"
+        for choice in (("--exclude", "*.cpt"), ("--include", "*.dat")):
+            self.assertIn("patterns choose from a folder", self.fails(USAGE, "save", state, "--job", "one", *choice))
+        self.varve("save", self.work / "one", "--job", "one", "--step", "1")
+        self.assertIn("--keep-going", self.fails(USAGE, "restore", "one@1", "--tar", "--keep-going"))
+        self.assertIn("`varve show one@1`", self.fails(USAGE, "list", "one@1"))
+        for port in ("9118", "localhost:9118"):
+            self.assertIn("go to a file", self.fails(USAGE, "stat", "--metrics", port))
+        self.assertNotIn("init", self.fails(NOT_FOUND, "list", "--store", state))
+
+    def test_a_rank_expression_that_fits_nothing_is_told(self):
+        self.write("ranks/x.cpu0001")
+        told = self.run_program("save", self.work / "ranks", "--step", "1", "--rank-regex", r"domain(\d+)")
+        self.assertIn("fits no file", told[2].decode() if isinstance(told[2], bytes) else told[2])
 
     def test_a_folder_of_other_things_is_not_to_become_a_store(self):
         self.write("etc/passwd")

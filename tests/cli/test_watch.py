@@ -216,6 +216,9 @@ class Watching(WatchTest):
         state = self.facts("status")["watchers"][0]
         self.assertEqual((state["running"], state["saved_sets"], state["newest"]), (True, 1, "run@1"))
         self.assertIn("another watcher", self.fails(BUSY, "watch", self.run_folder))
+        other = self.watch("--quiet", "0.2", "--job", "other")
+        self.expect(other, "saved", "other@1")
+        self.end(other)
         self.end(watcher)
         self.assertFalse(self.facts("status")["watchers"][0]["running"])
         self.assertIn("not running", self.varve("status"))

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
@@ -79,6 +80,14 @@ struct Runs {
     return Catalog(*Store::open(posix_file_system(), place.store).value()).steps("job").value();
   }
   void expect_whole() const { test::expect_whole(place.store); }
+};
+
+/// All in memory, and each fourth checkpoint in the store.
+struct RunsInMemory : Runs {
+  RunsInMemory() {
+    options.store.reset();
+    options.levels = "memory; dir:" + place.store + " every=4";
+  }
 };
 
 TEST(Choosing, TakesTheStepThatIsNamedOrTheNewestUpToIt) {
@@ -232,9 +241,7 @@ TEST(GoingBack, TakesUpTheRunAtAnyOfItsCheckpointsAndReplacesWhatFollowed) {
 }
 
 TEST(GoingBack, TakesWhatIsInTheRunsOwnMemoryAlone) {
-  Runs runs;
-  runs.options.store.reset();
-  runs.options.levels = "memory; dir:" + runs.place.store + " every=4";
+  const RunsInMemory runs;
   runs.run([&](Session& session, Model& model, uint32_t rank) {
     ASSERT_TRUE(session.restart().ok());
     go(session, model, 1, 6, 0, Persistence::later);
@@ -248,6 +255,139 @@ TEST(GoingBack, TakesWhatIsInTheRunsOwnMemoryAlone) {
     EXPECT_EQ(session.restart().value(), 4u) << "it stays rejected";
     EXPECT_EQ(session.restart({.exactly = 6}).value(), 6u) << "unless it is named";
     EXPECT_EQ(model, went(rank, 6));
+    EXPECT_TRUE(session.finish().ok());
+  });
+}
+
+TEST(GoingBack, LeavesNothingOfARejectedCheckpointInWhatTheOlderOneLacks) {
+  Runs runs;
+  runs.options.variables_may_change = true;
+  runs.make(2);
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    double added = 0;
+    ASSERT_TRUE(session.protect("added", added).ok());
+    ASSERT_EQ(session.restart().value(), 2u);
+    added = 3;
+    go(session, model, 3, 3);
+    ASSERT_EQ(session.restart().value(), 3u);
+    const Status refused = session.reject().status();
+    EXPECT_EQ(refused.code(), StatusCode::invalid_argument) << refused.to_string();
+    EXPECT_NE(refused.to_string().find("'added'"), std::string::npos) << refused.to_string();
+    ASSERT_TRUE(session.unprotect("added").ok());
+    added = 0;
+    ASSERT_TRUE(session.protect("added", added).ok());
+    EXPECT_EQ(session.reject().value(), 2u);
+    EXPECT_EQ(model, went(rank, 2));
+    EXPECT_EQ(added, 0);
+    EXPECT_TRUE(session.finish().ok());
+  });
+}
+
+/// Makes six checkpoints, of which the store gets the fourth alone, and goes on from the sixth in the same run.
+void go_on_from_memory(const Runs& runs, const std::function<void()>& before_last_rank_saves_it, bool unprotects) {
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    bool goes_on = false;
+    const auto save = [&](std::vector<std::byte>& bytes) -> Status {
+      if (goes_on && rank + 1 == runs.rank_count) before_last_rank_saves_it();
+      bytes.resize(1);
+      return {};
+    };
+    ASSERT_TRUE(session.protect("object", save, [](std::span<const std::byte>) { return Status(); }).ok());
+    ASSERT_TRUE(session.restart().ok());
+    go(session, model, 1, 6, 0, Persistence::later);
+    EXPECT_TRUE(session.wait().ok());
+    goes_on = true;
+    if (unprotects) {
+      EXPECT_TRUE(session.unprotect("object").ok());
+    }
+    EXPECT_EQ(session.restart().value(), 6u);
+    ::kill(::getpid(), SIGKILL);
+  });
+}
+
+TEST(GoingBack, KeepsWhatItGoesOnFromInMemoryAloneUntilItIsSaved) {
+  struct Way {
+    const char* name;
+    std::function<void()> before_it_is_saved;
+    bool unprotects;
+  };
+  const std::vector<Way> ways = {
+      {"killed", [] { ::kill(::getpid(), SIGKILL); }, false},
+      {"fails", [] { throw std::runtime_error("not now"); }, false},
+      {"has a variable less", [] {}, true},
+  };
+  for (const auto& [name, before_it_is_saved, unprotects] : ways) {
+    SCOPED_TRACE(name);
+    RunsInMemory runs;
+    runs.options.variables_may_change = true;
+    run_and_kill([&, &first = before_it_is_saved, less = unprotects] { go_on_from_memory(runs, first, less); });
+    runs.run([&](Session& session, Model& model, uint32_t rank) {
+      EXPECT_EQ(session.restart().value(), 6u);
+      EXPECT_EQ(model, went(rank, 6));
+    });
+  }
+}
+
+TEST(GoingBack, TakesWhatItHasKeptInMemoryAloneAgain) {
+  RunsInMemory runs;
+  runs.options.variables_may_change = true;
+  const auto save = [](std::vector<std::byte>& bytes) -> Status {
+    bytes.resize(1);
+    return {};
+  };
+  const auto load = [](std::span<const std::byte>) { return Status(); };
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_TRUE(session.protect("object", save, load).ok());
+    ASSERT_TRUE(session.restart().ok());
+    go(session, model, 1, 6, 0, Persistence::later);
+    EXPECT_TRUE(session.wait().ok());
+    EXPECT_TRUE(session.unprotect("object").ok());
+    EXPECT_EQ(session.restart().value(), 6u) << "it stays in memory, as it has more than what is protected";
+    ASSERT_TRUE(session.protect("object", save, load).ok());
+    model.step(1000);
+    EXPECT_EQ(session.restart().value(), 6u);
+    EXPECT_EQ(model, went(rank, 6));
+    EXPECT_TRUE(session.finish().ok());
+  });
+  EXPECT_EQ(runs.steps(), (std::vector<uint64_t>{4, 6}));
+  runs.expect_whole();
+}
+
+TEST(GoingBack, LeavesWhatItWentOnFromInMemoryAloneThereIfItsSaveFailsUntilTheEnd) {
+  RunsInMemory runs;
+  test::SwitchedFileSystem files;
+  runs.rank_count = 1;
+  {
+    auto session = test::open_on(files, make_single_communicator(), runs.options);
+    Model model(0, kCells);
+    ASSERT_TRUE(test::protect(*session, model).ok());
+    ASSERT_TRUE(session->restart().ok());
+    for (uint64_t step = 1; step <= 6; ++step) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::later).ok());
+    }
+    EXPECT_TRUE(session->wait().ok());
+    files.set(test::SwitchedFileSystem::Mode::full);
+    EXPECT_EQ(session->restart().value(), 6u);
+    EXPECT_EQ(session->finish(std::chrono::seconds(60)).code(), StatusCode::no_space);
+  }
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    EXPECT_EQ(session.restart().value(), 6u);
+    EXPECT_EQ(model, went(rank, 6));
+  });
+}
+
+// As another run, so that it is not taken for what was rejected.
+TEST(GoingBack, TakesAStepThatWasMadeAnewInMemoryThoughThatOfItsNameWasRejected) {
+  const RunsInMemory runs;
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_TRUE(session.restart().ok());
+    go(session, model, 1, 6, 0, Persistence::later);
+    ASSERT_EQ(session.restart().value(), 6u);
+    ASSERT_EQ(session.reject().value(), 4u);
+    go(session, model, 5, 6, 100, Persistence::later);
+    EXPECT_EQ(session.restart().value(), 6u);
+    EXPECT_EQ(model, went(rank, 4, 6, 100));
     EXPECT_TRUE(session.finish().ok());
   });
 }
@@ -282,6 +422,27 @@ TEST(GoingBack, BringsWhatIsMadeAnewToALevelOnTheWayToWhichIsStillTheOldSet) {
     EXPECT_TRUE(session.finish().ok());
   });
   expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 1, 2, kCourses); });
+}
+
+TEST(GoingBack, AndForwardAgainOwesFartherLevelsAllThatItGoesOnFrom) {
+  Runs runs;
+  const std::string far = runs.place.folder / "far";
+  runs.options.store.reset();
+  runs.options.levels = "dir:" + runs.place.store;
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_TRUE(session.restart().ok());
+    go(session, model, 1, 6);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  runs.options.levels = "dir:" + runs.place.store + " keep=1; dir:" + far;
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_EQ(session.restart({.at_most = 3}).value(), 3u);
+    ASSERT_EQ(session.restart({.exactly = 6}).value(), 6u);
+    go(session, model, 7, 8);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  for (uint64_t step = 1; step <= 8; ++step)
+    expect_far(runs, far, step, [&](uint32_t rank) { return went(rank, step); });
 }
 
 TEST(GoingBack, BringsToAFartherLevelWhatWasMadeAnewWhileNobodyCouldBringItThere) {

@@ -98,6 +98,40 @@ TEST(LevelsOfACommand, AreLeftAloneWhileARunIsAtWork) {
   EXPECT_EQ(steps_at(place.store), Steps{2});
 }
 
+TEST(LevelsOfACommand, ShowNothingThatARunHasDroppedWhileItWasCopied) {
+  const SessionPlace place;
+  save_two_and_die(place);
+  const std::string far = place.folder / "far";
+  const std::string text = "dir:" + place.store + "; dir:" + far + " every=2";
+  SwitchedFileSystem files;
+  files.only_below(far);
+  auto levels = open_levels(place, text, CommandLevels::Use::save, files);
+  ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+  files.set(SwitchedFileSystem::Mode::held);
+  Onward onward;
+  std::thread copying([&] { onward = (*levels)->bring_along("job", null_progress()); });
+  files.await_held();
+  {
+    SessionOptions options = place.options();
+    options.store.reset();
+    options.levels = text;
+    auto session = Session::open(options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, 1000);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart({.at_most = 1}).value(), 1u);
+    ASSERT_TRUE(session->drop(2).ok());
+    files.set(SwitchedFileSystem::Mode::normal);
+    copying.join();
+    ASSERT_TRUE(session->finish().ok());
+  }
+  EXPECT_TRUE(std::any_of(onward.failures.begin(), onward.failures.end(),
+                          [](const Status& failure) { return failure.code() == StatusCode::busy; }));
+  EXPECT_EQ(steps_at(place.store), Steps{1});
+  const Steps there = steps_at(far);
+  EXPECT_FALSE(std::binary_search(there.begin(), there.end(), 2u));
+}
+
 TEST(LevelsOfACommand, KeepAllSetsWhileNobodyCanSayWhatIsOwed) {
   bool struck = true;
   for (int number = 0; struck; ++number) {

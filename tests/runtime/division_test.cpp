@@ -373,22 +373,31 @@ TEST(ElementsByTheirOwners, AreRefusedIfTheyAreNobodysOrDoNotBelongTogether) {
                   "positions", "other", [](const Position&, std::span<uint64_t>) {}, {"ids", "speeds"});
             }).find("no rank has protected the array 'other'"),
             std::string::npos);
-  const SessionPlace other;
-  run(other, 2, [](Session& session, uint32_t rank) {
-    std::vector<uint32_t> keys(10 + rank), values(10);
-    ASSERT_TRUE(session.protect("keys", keys).ok());
-    ASSERT_TRUE(session.protect("values", values).ok());
-    save(session);
-  });
-  run(other, 1, [](Session& session, uint32_t) {
-    std::vector<uint32_t> keys, values;
-    ASSERT_TRUE(session.protect("keys", keys).ok());
-    ASSERT_TRUE(session.protect("values", values).ok());
-    ASSERT_TRUE(session.redistribute_by_owner<uint32_t>("keys", [](uint32_t) { return 0; }, {"values"}).ok());
-    const Status refused = session.restart().status();
-    EXPECT_NE(refused.to_string().find("has saved 10 elements of it, and 11 of 'keys'"), std::string::npos)
-        << refused.to_string();
-  });
+  // Of ranks that have so many keys each, and ten values.
+  const auto refused_with = [](const std::function<std::optional<size_t>(uint32_t rank)>& keys_of) {
+    const SessionPlace own;
+    run(own, 2, [&](Session& session, uint32_t rank) {
+      std::vector<uint32_t> keys(keys_of(rank).value_or(0)), values(10);
+      if (keys_of(rank)) {
+        ASSERT_TRUE(session.protect("keys", keys).ok());
+      }
+      ASSERT_TRUE(session.protect("values", values).ok());
+      save(session);
+    });
+    std::string refused;
+    run(own, 1, [&](Session& session, uint32_t) {
+      std::vector<uint32_t> keys, values;
+      ASSERT_TRUE(session.protect("keys", keys).ok());
+      ASSERT_TRUE(session.protect("values", values).ok());
+      ASSERT_TRUE(session.redistribute_by_owner<uint32_t>("keys", [](uint32_t) { return 0; }, {"values"}).ok());
+      refused = session.restart().status().to_string();
+    });
+    return refused;
+  };
+  const std::string lacking = refused_with([](uint32_t rank) { return rank == 0 ? std::optional(10) : std::nullopt; });
+  EXPECT_NE(lacking.find("rank 1 has saved 10 elements of it, and nothing of 'keys'"), std::string::npos) << lacking;
+  const std::string other = refused_with([](uint32_t rank) { return 10 + rank; });
+  EXPECT_NE(other.find("has saved 10 elements of it, and 11 of 'keys'"), std::string::npos) << other;
 }
 
 // Variables that come and go

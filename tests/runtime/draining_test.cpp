@@ -60,17 +60,24 @@ std::vector<StatusCode> codes(const std::vector<Status>& failures) {
   return codes;
 }
 
-/// The run of a cluster, which is killed after so many steps. Each is whole in the nearest store.
-void run_to_and_die(const Cluster& cluster, const std::string& levels, uint64_t last) {
+/// The run of a cluster, which is killed when all ranks have done `body`, in which they may wait for `all`.
+void run_and_die(const Cluster& cluster, const std::string& levels,
+                 const std::function<void(RunSession&, Model&, std::barrier<>& all)>& body) {
   run_and_kill([&] {
     std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
     cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
-      Cluster::go(session, model, 1, last);
+      body(session, model, all);
       all.arrive_and_wait();
       if (rank == 0 && !testing::Test::HasFailure()) ::kill(::getpid(), SIGKILL);
       all.arrive_and_wait();
     });
   });
+}
+
+/// After so many steps, each of which is whole in the nearest store.
+void run_to_and_die(const Cluster& cluster, const std::string& levels, uint64_t last) {
+  run_and_die(cluster, levels,
+              [&](RunSession& session, Model& model, std::barrier<>&) { Cluster::go(session, model, 1, last); });
 }
 
 /// A place where nothing is in memory, with the same store.
@@ -164,6 +171,146 @@ TEST(ADrain, ReplacesAPartThatTheRunHasLeftOfAnEarlierSetOfTheStep) {
   EXPECT_EQ(model, model_at(0, kCells, 2));
 }
 
+/// What the next run elsewhere goes on from, once the model has been stepped so.
+void expect_restart(const SessionPlace& place, uint64_t step, const Steps& stepped) {
+  auto session = Session::open(on_another_node(place));
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, kCells), expected(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), step);
+  for (const uint64_t one : stepped) expected.step(one);
+  EXPECT_EQ(model, expected);
+}
+
+TEST(ADrain, ReplacesTheSetThatTheRunHadGoneBackBehind) {
+  for (const uint64_t times : {1, 2}) {
+    SCOPED_TRACE(times);
+    const SessionPlace place;
+    run_and_kill([&] {
+      SwitchedFileSystem files;
+      const auto session = test::open_on(files, make_single_communicator(), place.options());
+      Model model(0, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      ASSERT_EQ(session->restart().value(), std::nullopt);
+      model.step(1);
+      ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
+      for (uint64_t time = 0; time < times; ++time) {
+        model.step(2 + time);
+        ASSERT_TRUE(session->checkpoint(2, Persistence::now).ok());
+        ASSERT_EQ(session->restart({.at_most = 1}).value(), 1u);
+      }
+      files.set(SwitchedFileSystem::Mode::full);
+      model.step(1002);
+      ASSERT_TRUE(session->checkpoint(2, Persistence::later).ok());
+      ASSERT_FALSE(session->wait().ok());
+      ::kill(::getpid(), SIGKILL);
+    });
+    const DrainedJob job = drain(place);
+    EXPECT_TRUE(job.failures.empty());
+    EXPECT_EQ(state_of(job, 2, "dir:" + place.store), State::whole);
+    EXPECT_TRUE(job.is_done);
+    expect_restart(place, 2, {1, 1002});
+  }
+}
+
+TEST(ADrain, KnowsWhatTwoRunsThatWereKilledHaveInMemoryForOneCheckpoint) {
+  const SessionPlace place;
+  die_with_a_snapshot(place, kCells, 2);
+  run_and_kill([&] {
+    SwitchedFileSystem files;
+    files.only_below(place.store);
+    const auto session = test::open_on(files, make_single_communicator(), place.options());
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    files.set(SwitchedFileSystem::Mode::full);
+    ASSERT_EQ(session->restart().value(), 2u);
+    ASSERT_FALSE(session->wait().ok());
+    ::kill(::getpid(), SIGKILL);
+  });
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(place.memory_files(), 0u);
+  expect_restart(place, 2, {1, 2});
+}
+
+TEST(ADrain, LeavesWhatAnotherRunHasMadeOfTheStepLater) {
+  const SessionPlace place;
+  die_with_a_snapshot(place, kCells, 2);
+  {
+    auto session = Session::open(on_another_node(place));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart().value(), 1u);
+    for (const uint64_t step : {2, 3}) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    }
+    ASSERT_TRUE(session->finish().ok());
+  }
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(steps_at(place.store), (Steps{1, 2, 3}));
+}
+
+TEST(ADrain, DropsNothingForWhatTheRunHadGoneBackBehind) {
+  const SessionPlace place;
+  const std::string far = place.folder / "far";
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "memory; dir:" + place.store + " keep=1; dir:" + far + " keep=1";
+  run_and_kill([&] {
+    SwitchedFileSystem files;
+    files.only_below(far);
+    const auto session = test::open_on(files, make_single_communicator(), options);
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart().value(), std::nullopt);
+    model.step(1);
+    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
+    while (steps_at(far) != Steps{1}) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    files.set(SwitchedFileSystem::Mode::full);
+    model.step(2);
+    ASSERT_TRUE(session->checkpoint(2, Persistence::now).ok());
+    while (steps_at(place.store) != Steps{2}) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_EQ(session->restart({.at_most = 1}).value(), 1u);
+    ::kill(::getpid(), SIGKILL);
+  });
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_EQ(steps_at(far), Steps{1});
+}
+
+TEST(ADrain, SavesWhatTheRunWentBackToInMemoryAsMadeAfterWhatItLeftBehind) {
+  const SessionPlace place;
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "memory; dir:" + place.store + " every=4";
+  options.when_busy = WhenBusy::two_slots;
+  run_and_kill([&] {
+    SwitchedFileSystem files;
+    const auto session = test::open_on(files, make_single_communicator(), options);
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    ASSERT_EQ(session->restart().value(), std::nullopt);
+    for (uint64_t step = 1; step <= 4; ++step) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::later).ok());
+    }
+    ASSERT_TRUE(session->wait().ok());
+    files.set(SwitchedFileSystem::Mode::full);
+    EXPECT_EQ(session->restart({.at_most = 3}).value(), 3u);
+    ::kill(::getpid(), SIGKILL);
+  });
+  EXPECT_EQ(steps_at(place.store), Steps{4});
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.failures.empty());
+  EXPECT_TRUE(job.is_done);
+  expect_restart(place, 3, {1, 2, 3});
+}
+
 TEST(ADrainOfALoneNode, BringsItsNewestSetToTheNextLevelWhateverItsTurnIs) {
   Cluster cluster;
   cluster.nodes = {"a"};
@@ -218,6 +365,115 @@ TEST(DrainsOfSeveralNodes, BringTheNewestSetThatAllOfThemHave) {
   std::filesystem::remove_all(cluster.local);
   cluster.nodes = {"c", "d"};
   cluster.restart_from(levels, 2, 3);
+}
+
+TEST(ADrainOfALoneNode, BringsWhatTheRunHadGoneBackTo) {
+  Cluster cluster;
+  cluster.nodes = {"a"};
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  run_and_die(cluster, levels, [&](RunSession& session, Model& model, std::barrier<>& all) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    Cluster::go(session, model, 1, 3);
+    all.arrive_and_wait();
+    files.set(SwitchedFileSystem::Mode::full);
+    EXPECT_EQ(session.restart({.at_most = 2}).value(), 2u);
+  });
+  EXPECT_TRUE(drain(cluster.place).is_done);
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+}
+
+TEST(DrainsOfSeveralNodes, BringWhatTheRunHadGoneBackToAndNothingOfWhatItHadLeftBehind) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  cluster.node_ranks = 1;
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  run_and_die(cluster, levels, [&](RunSession& session, Model& model, [[maybe_unused]] std::barrier<>& all) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    Cluster::go(session, model, 1, 3);
+    all.arrive_and_wait();
+    files.set(SwitchedFileSystem::Mode::full);
+    EXPECT_EQ(session.restart({.at_most = 2}).value(), 2u);
+    EXPECT_EQ(session.restart({.at_most = 2}).value(), 2u);
+  });
+  drain(cluster.place, "a");
+  drain(cluster.place, "b");
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+  std::filesystem::remove_all(cluster.local);
+  cluster.nodes = {"c", "d"};
+  cluster.restart_from(levels, 2, 3);
+}
+
+TEST(DrainsOfSeveralNodes, BringTogetherWhatTheRunWentOnFromThoughOneNodeAloneHadSavedIt) {
+  enum class Then { nothing, saves_it_again, goes_back_again, makes_another };
+  for (const Then then : {Then::nothing, Then::saves_it_again, Then::goes_back_again, Then::makes_another}) {
+    SCOPED_TRACE(static_cast<int>(then));
+    Cluster cluster;
+    cluster.nodes = {"a", "b"};
+    cluster.node_ranks = 1;
+    const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+    SwitchedFileSystem near_a, near_b;
+    cluster.files_of_node = [&](const std::string& node) -> FileSystem& { return node == "a" ? near_a : near_b; };
+    near_a.only_below(cluster.local);
+    near_b.only_below(cluster.local);
+    run_and_die(cluster, levels, [&](RunSession& session, Model& model, std::barrier<>& all) {
+      EXPECT_EQ(session.restart().value(), std::nullopt);
+      Cluster::go(session, model, 1, 2);
+      all.arrive_and_wait();
+      near_b.set(SwitchedFileSystem::Mode::full);
+      model.step(3);
+      EXPECT_TRUE(session.checkpoint(3, Persistence::later).ok());
+      EXPECT_FALSE(session.wait().ok());
+      all.arrive_and_wait();
+      if (then != Then::saves_it_again) near_a.set(SwitchedFileSystem::Mode::full);
+      EXPECT_EQ(session.restart().value(), 3u);
+      EXPECT_FALSE(session.wait().ok());
+      if (then == Then::goes_back_again) {
+        EXPECT_EQ(session.restart().value(), 3u);
+        EXPECT_FALSE(session.wait().ok());
+      }
+      if (then == Then::makes_another) {
+        model.step(4);
+        session.checkpoint(4, Persistence::later).ignore("it may tell of step 3");
+        EXPECT_FALSE(session.wait().ok());
+      }
+    });
+    EXPECT_EQ(steps_at(cluster.node_path("b")), (Steps{1, 2}));
+    drain(cluster.place, "a");
+    drain(cluster.place, "b");
+    EXPECT_TRUE(drain(cluster.place, "a").failures.empty());
+    std::filesystem::remove_all(cluster.local);
+    cluster.nodes = {"c", "d"};
+    cluster.restart_from(levels, then == Then::makes_another ? 4 : 3, 5);
+  }
+}
+
+TEST(DrainsOfSeveralNodes, BringWhatTheRunWentForwardToAgain) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  cluster.node_ranks = 1;
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  run_and_die(cluster, levels, [&](RunSession& session, Model& model, [[maybe_unused]] std::barrier<>& all) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    files.set(SwitchedFileSystem::Mode::full);
+    Cluster::go(session, model, 1, 4);
+    EXPECT_EQ(session.restart({.at_most = 1}).value(), 1u);
+    Cluster::go(session, model, 2, 3);
+    EXPECT_EQ(session.restart({.exactly = 4}).value(), 4u);
+  });
+  drain(cluster.place, "a");
+  drain(cluster.place, "b");
+  const Steps there = steps_at(cluster.far);
+  EXPECT_TRUE(std::binary_search(there.begin(), there.end(), 4u));
+  EXPECT_FALSE(std::binary_search(there.begin(), there.end(), 3u)) << "it was left behind";
 }
 
 TEST(ADrainOfALoneNode, LeavesAnotherSetOfTheStepAtTheNextLevelAndSaysSo) {

@@ -13,6 +13,8 @@
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
 #include "runtime/switched_file_system.h"
+#include "snapshot/node_note.h"
+#include "snapshot/snapshot_reader.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -162,6 +164,46 @@ TEST(ASessionThatIsLeftByAnException, LetsNobodyWaitForItInACheckpoint) {
     if (rank == 1) left.count_down();
   });
   EXPECT_EQ(place.memory_files(), 0u);
+}
+
+TEST(ASessionThatIsLeftByAnException, LeavesWhatIsInMemoryAlone) {
+  const SessionPlace place;
+  auto options = place.options();
+  options.group = "node";
+  options.store.reset();
+  options.levels = "memory; dir:" + place.store + " every=4";
+  std::barrier both(2);
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    try {
+      auto session = Session::open(std::move(ranks), options);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(rank, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      ASSERT_TRUE(session->restart().ok());
+      model.step(1);
+      ASSERT_TRUE(session->checkpoint(1).ok());
+      both.arrive_and_wait();
+      throw std::runtime_error("the program fails");
+    } catch (const std::runtime_error&) {
+    }
+  });
+  std::vector<Status> damaged;
+  const std::vector<FoundNote> notes = find_node_notes(place.memory, damaged).value();
+  ASSERT_EQ(notes.size(), 1u);
+  const LeftRuns left = find_left_runs(notes.front().speaker.family, {}).value();
+  EXPECT_EQ(left.snapshots.size(), 2u);
+  EXPECT_TRUE(left.ended.empty()) << "others of the run may be at work on other nodes, and hold its lease";
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(rank, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    EXPECT_EQ(session->restart().value(), 1u);
+    EXPECT_EQ(model, test::model_at(rank, kCells, 1));
+    EXPECT_TRUE(session->finish().ok());
+  });
+  EXPECT_EQ(place.memory_files(), 0u);
+  EXPECT_EQ(test::steps_at(place.store), std::vector<uint64_t>{1});
 }
 
 TEST(ASessionThatIsLeftByAnException, WaitsForNoNodeThatIsToProtectItsSet) {

@@ -647,6 +647,24 @@ TEST_P(ASessionWithRedundancy, TakesAFartherLevelIfMoreIsLostThanItPromises) {
   EXPECT_TRUE(says(cluster.restart_from(levels, 8, 8) + "ok", "ok"));
 }
 
+TEST_P(ASessionWithRedundancy, KeepsWhatCouldNotBeRebuiltForTheNextStart) {
+  cluster.run_to(levels, 6);
+  drop(cluster.far, 6);
+  std::filesystem::remove_all(cluster.node_path("b"));
+  SwitchedTogether files(cluster, cluster.node_path("b") + "/arenas/");
+  files.set_alone(Mode::full);
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model&) {
+    EXPECT_EQ(session.restart().value(), 4u);
+    if (rank == 0) {
+      EXPECT_TRUE(says(Cluster::words(session.warnings()), "cannot be rebuilt"));
+    }
+    session.finish(std::chrono::minutes(1)).ignore("a disk is full");
+  });
+  files.set_alone(Mode::normal);
+  EXPECT_TRUE(says(cluster.restart_from(levels, 6, 8), "was rebuilt"));
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+}
+
 TEST_P(ASessionWithRedundancy, DoesNotWaitForASetThatANodeCouldNotSave) {
   SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
@@ -845,6 +863,7 @@ TEST_P(ASessionWithAServerOverTcp, IsLookedForAgainByARestart) {
   std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
     EXPECT_EQ(session.restart().status().code(), StatusCode::io_error);
+    EXPECT_EQ(session.restart_points().status().code(), StatusCode::io_error) << "there may be some";
     all.arrive_and_wait();
     if (rank == 0) server.start();
     all.arrive_and_wait();

@@ -36,9 +36,10 @@ class NodeFiles final : public ForwardingFileSystem {
  public:
   NodeFiles() : ForwardingFileSystem(posix_file_system()) {}
   std::atomic<bool> no_room = false;         ///< no file can be made
+  std::atomic<bool> fails_a_commit = false;  ///< the next sync of the names of sets fails
   std::function<Status()> before_replacing;  ///< where it fails, the old set stays
   std::function<void()> after_replacing;
-  std::function<void()> before_parts_are_durable;
+  std::function<void()> before_parts_are_durable, before_failing;
 
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override {
     if (no_room) return Status(StatusCode::no_space, "the disk is full", path);
@@ -53,6 +54,10 @@ class NodeFiles final : public ForwardingFileSystem {
   }
   Status sync_directory(const std::string& path) override {
     if (path.ends_with("/parts") && before_parts_are_durable) before_parts_are_durable();
+    if (path.find("/sets/") != std::string::npos && fails_a_commit.exchange(false)) {
+      if (before_failing) before_failing();
+      return Status::io_error("the disk fails", path);
+    }
     return ForwardingFileSystem::sync_directory(path);
   }
 };
@@ -175,6 +180,30 @@ TEST_F(AStepMadeAnew, IsFinishedByTheNextRunIfANodeWasKilledBeforeItReplacedItsO
   for (const std::string& node : cluster.nodes) test::expect_whole(cluster.node_path(node));
 }
 
+TEST(TheFirstStepMadeAnew, IsFinishedByTheNextRunThoughItHasTheNumberOfTheOldOne) {
+  Cluster cluster;
+  const std::string levels = "local:" + cluster.local;
+  cluster.run_to(levels, 1);
+  // As if the run had been killed when node a alone had saved its part.
+  for (const char* node : {"b", "c"}) {
+    test::drop(cluster.node_path(node), 1);
+    std::filesystem::create_directories(cluster.node_path(node) + "/sets/job");
+  }
+  std::map<std::string, NodeFiles> files;
+  for (const std::string& node : cluster.nodes) files.try_emplace(node);
+  cluster.files_of_node = [&](const std::string& node) -> FileSystem& { return files.at(node); };
+  files["a"].before_replacing = [] { return Status::io_error("the disk does not answer"); };
+  cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
+    ASSERT_EQ(session.restart().value(), std::nullopt);
+    model.step(1);
+    EXPECT_FALSE(session.checkpoint(1, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("it tells of step 1");
+  });
+  files["a"].before_replacing = nullptr;
+  cluster.restart_from(levels, 1, 2);
+  for (const std::string& node : cluster.nodes) test::expect_whole(cluster.node_path(node));
+}
+
 TEST_F(AStepMadeAnew, IsNotMadeByTheNextRunIfNotAllNodesHaveTheirParts) {
   run_and_kill([&] {
     std::latch never(1);
@@ -269,6 +298,49 @@ TEST_F(AStepMadeAnew, DoesNotComeBackWhenItIsDropped) {
   files["b"].before_replacing = nullptr;
   cluster.restart_from(levels, 4, 4);
   for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), (Steps{3, 4})) << node;
+}
+
+/// Makes step 4, of which node b's commit is told to have failed though the set is there, goes on from what it finds,
+/// and fails to make step 5. Returns what it went on from: the other node may have dropped its set 4 before.
+uint64_t go_on_from_what_was_told_to_have_failed() {
+  Cluster cluster;
+  std::map<std::string, NodeFiles> files;
+  for (const std::string& node : cluster.nodes) files.try_emplace(node);
+  cluster.files_of_node = [&](const std::string& node) -> FileSystem& { return files.at(node); };
+  const std::string levels = "local:" + cluster.local + " keep=1";
+  cluster.run_to(levels, 3);
+  files["b"].before_failing = [&] {
+    for (int tries = 0; tries < 1000 && steps_at(cluster.node_path("a")).back() != 4; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  std::atomic<uint64_t> taken = 0;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    ASSERT_EQ(session.restart().value(), 3u);
+    if (rank == 0) files["b"].fails_a_commit = true;
+    EXPECT_TRUE(session.wait().ok());
+    model.step(4);
+    EXPECT_FALSE(session.checkpoint(4, Persistence::now).ok());
+    taken = session.restart().value().value();
+    session.wait().ignore("it may tell of step 4");
+    if (rank == 0) files["b"].no_room = true;
+    session.wait().ignore("all are done with that");
+    model.step(5);
+    EXPECT_FALSE(session.checkpoint(5, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("it tells of step 5");
+  });
+  files["b"].no_room = false;
+  cluster.run(levels, [&](uint32_t, RunSession& session, Model&) {
+    EXPECT_EQ(session.restart().value(), taken.load());
+    session.finish(std::chrono::minutes(1)).ignore("");
+  });
+  return taken;
+}
+
+TEST(ASetOfSeveralNodes, StaysThoughItsCommitWasToldToHaveFailedOnceTheRunHasGoneOnFromIt) {
+  bool was_there = false;
+  for (int round = 0; round < 30 && !was_there && !testing::Test::HasFailure(); ++round)
+    was_there = go_on_from_what_was_told_to_have_failed() == 4;
+  EXPECT_TRUE(was_there);
 }
 
 }  // namespace

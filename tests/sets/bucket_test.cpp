@@ -152,7 +152,7 @@ TEST_F(InABucket, FewRequestsDo) {
             }),
             4u)
       << "a restore";
-  EXPECT_LE(requests_of([&] { ASSERT_TRUE(prune_store(*open, at_once()).ok()); }), 44u) << "a prune";
+  EXPECT_LE(requests_of([&] { ASSERT_TRUE(prune_store(*open, at_once()).ok()); }), 45u) << "a prune";
 }
 
 // Somebody is stopped between his last look and his commit

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "backend/folder_backend.h"
@@ -17,6 +18,7 @@
 #include "core/paused_file_system.h"
 #include "sets/fault_kinds.h"
 #include "sets/saving.h"
+#include "store/condemn.h"
 #include "store/prune.h"
 #include "store/verify.h"
 
@@ -287,6 +289,32 @@ TEST_F(StoreWithACopy, IsLeftAloneAsLongAsAnotherMoverLives) {
   ASSERT_TRUE(rebalance(places.all(), {.silence_seconds = 0.5}).ok()) << "it is dead";
   EXPECT_EQ(copies(), 0u);
   EXPECT_FALSE(places.disks[0]->stat(lease).ok());
+}
+
+TEST_F(SpreadStores, ArePrunedByNobodyWhoKnowsFewerPlacesThanThereAre) {
+  for (const size_t before : {1u, 2u}) {
+    Places places(3);
+    ASSERT_TRUE(create_spread_store(places.first(before)).ok());
+    const OpenSpread old(places.first(before));
+    ASSERT_TRUE(prune_store(*old.store, thorough_prune()).ok());
+    ASSERT_TRUE(rebalance(places.all()).ok());
+    const OpenSpread grown(places.all());
+    ASSERT_TRUE(test::save(*grown.store, folder.path(), "run", 1).ok());
+    std::set<ArenaId> unknown;
+    for (const ArenaId& arena : grown.store->list_arenas().value()) {
+      if (old.store->arena(arena).status().code() == StatusCode::not_found) unknown.insert(arena);
+    }
+    ASSERT_FALSE(unknown.empty());
+    ASSERT_TRUE(condemn_arenas(*grown.store, unknown).ok());
+    ASSERT_TRUE(Catalog(*grown.store).remove({"run", 1}).ok());
+    const Status pruned = prune_store(*old.store, thorough_prune()).status();
+    EXPECT_EQ(pruned.code(), StatusCode::invalid_argument) << pruned.to_string();
+    EXPECT_NE(pruned.to_string().find("3 places"), std::string::npos) << pruned.to_string();
+    EXPECT_EQ(list_condemned(*grown.store).value(), std::vector<ArenaId>(unknown.begin(), unknown.end()));
+    ASSERT_TRUE(prune_store(*grown.store, thorough_prune()).ok());
+    EXPECT_TRUE(list_condemned(*grown.store)->empty());
+    EXPECT_TRUE(grown.store->list_arenas()->empty());
+  }
 }
 
 TEST_F(SpreadStores, AreReadWhileTheyGrow) {

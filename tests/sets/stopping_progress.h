@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
 
 #include "core/progress.h"
 
@@ -21,6 +24,24 @@ class StoppingProgress final : public ProgressSink {
  private:
   const uint64_t bytes_max_;
   std::atomic<uint64_t> bytes_ = 0;
+};
+
+/// Does something when a phase begins, and may ask to stop from then on.
+class PhaseProgress final : public ProgressSink {
+ public:
+  /// `act` returns whether to stop.
+  explicit PhaseProgress(std::function<bool(std::string_view phase)> act) : act_(std::move(act)) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view name) override {
+    if (act_(name)) stops_ = true;
+  }
+  void warning(const Status&) override {}
+  bool cancelled() const override { return stops_; }
+
+ private:
+  const std::function<bool(std::string_view)> act_;
+  std::atomic<bool> stops_{false};
 };
 
 }  // namespace varve::test

@@ -44,7 +44,8 @@ class TimelinePageTest(unittest.TestCase):
         cls.browser = browser.Browser()
         cls.browser.__enter__()
         cls.addClassCleanup(cls.browser.__exit__)
-        cls.browser.open(page, "document.querySelectorAll('canvas.lanes').length === 2")
+        # A canvas gets its height when it is drawn, which is a frame later than it is there.
+        cls.browser.open(page, "[...document.querySelectorAll('canvas.lanes')].filter((one) => one.style.height).length === 2")
 
     def text_of(self, selector):
         return self.browser.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")

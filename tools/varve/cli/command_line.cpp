@@ -121,8 +121,8 @@ class Parser {
       app_.exit(wanted, out, err);
       return ParsedCommandLine{nullptr, out.str()};
     } catch (const CLI::ExtrasError& failure) {
-      const std::string meant = meant_option(word, arguments);
-      return Status::invalid_argument(failure.what(), "",
+      const auto& [given, meant] = meant_option(word, arguments);
+      return Status::invalid_argument(given.empty() ? failure.what() : "no such option: " + given, "",
                                       meant.empty() ? hint_for_more(word) : fmt::format("did you mean `--{}`?", meant));
     } catch (const CLI::Error& failure) {
       return Status::invalid_argument(failure.what(), "", hint(word));
@@ -180,7 +180,7 @@ class Parser {
   void add_log_options(CLI::App& app) {
     const auto take_form = [this](const std::string& text) -> std::string {
       const Result<LogForm> form = parse_log_form(text);
-      if (!form.ok()) return std::string(form.status().message());
+      if (!form.ok()) return fmt::format("{} (--log, or VARVE_LOG), not '{}'", form.status().message(), text);
       common_.log.form = *form;
       return {};
     };
@@ -227,9 +227,10 @@ class Parser {
                                                   : fmt::format("did you mean `varve {}`?", meant));
   }
 
-  /// The option that was meant by the first one that the command does not have; empty: none is near.
-  std::string meant_option(const std::string& word, const std::vector<std::string>& arguments) const {
-    const CLI::App* const command = find(word);
+  /// The first option that the command does not have, and which one was meant; empty: none is near.
+  std::pair<std::string, std::string> meant_option(const std::string& word,
+                                                   const std::vector<std::string>& arguments) const {
+    const CLI::App* const command = word.empty() ? &app_ : find(word);
     if (command == nullptr) return {};
     for (const std::string& argument : arguments) {
       if (argument == "--") return {};
@@ -239,7 +240,8 @@ class Parser {
       for (const CLI::Option* const option : command->get_options()) {
         names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
       }
-      return std::string(nearest_word(given.substr(2), std::vector<std::string_view>(names.begin(), names.end())));
+      return {given,
+              std::string(nearest_word(given.substr(2), std::vector<std::string_view>(names.begin(), names.end())))};
     }
     return {};
   }

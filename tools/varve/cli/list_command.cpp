@@ -43,6 +43,9 @@ class ListCommand final : public Command {
  private:
   Result<std::vector<SetName>> names_of(const Catalog& catalog) const {
     if (job_.empty()) return catalog.sets();
+    if (job_.find('@') != std::string::npos)
+      return Status::invalid_argument("that is one set, and a job's are listed", job_,
+                                      "`varve show " + job_ + "` shows it");
     VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job_));
     if (steps.empty()) return Status::not_found("the store has no set of this job", job_, Remedy::list_sets);
     std::vector<SetName> names;

@@ -158,12 +158,15 @@ class NoteCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(const SetName set, Catalog(*store).resolve(set_));
     const Remarks remarks(*store);
+    VARVE_ASSIGN(const std::string before, remarks.note(set));
     if (remove_ || !text_.empty()) VARVE_TRY(remarks.write_note(set, text_));
     VARVE_ASSIGN(const std::string note, remarks.note(set));
     if (session.json()) {
       session.print_facts(Json{{"set", set.to_string()}, {"note", note}});
     } else {
-      session.print(note.empty() ? quote_name(set.to_string()) + " has no note\n" : escape_text(note) + "\n");
+      session.print(note.empty() ? quote_name(set.to_string()) +
+                                       (remove_ && !before.empty() ? " has no note any more\n" : " has no note\n")
+                                 : escape_text(note) + "\n");
     }
     return ExitCode::success;
   }

@@ -68,6 +68,9 @@ class RestoreCommand final : public Command {
  private:
   Result<ExitCode> restore_as_tar(Session& session) {
     if (find_launch().process_count > 1) return Status::invalid_argument("standard output is of one process", "--tar");
+    if (options_.keep_going)
+      return Status::invalid_argument("an archive has all that it was asked for, or lacks its end", "--keep-going",
+                                      "restore into a folder, or choose what is whole with --files");
     if (session.json() || isatty(STDOUT_FILENO) != 0)
       return Status::invalid_argument(
           session.json() ? "the archive and --json both go to standard output" : "an archive is not for a terminal",

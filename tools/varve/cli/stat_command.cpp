@@ -6,6 +6,7 @@
 #include "cli/text.h"
 #include "core/metrics.h"
 #include "engine/inspect.h"
+#include "monitor/metrics_outlet.h"
 #include "monitor/store_facts.h"
 #include "store/store.h"
 
@@ -33,6 +34,9 @@ class StatCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
+    if (!metrics_.empty() && !MetricsOutlet::is_file(metrics_))
+      return Status::invalid_argument("this command ends at once: its metrics go to a file, not to a port", metrics_,
+                                      "name one in a folder, or one that ends in .prom");
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(StoreStatistics statistics, store_statistics(*store));
     if (!metrics_.empty()) {

@@ -390,7 +390,8 @@ std::string runs_text(const std::vector<TopRun>& runs) {
     const double passed = run.updated - run.begin;
     table.add_row({quote_name(run.job), run.state, count_words(run.ranks), step_words(run.step), "", "",
                    fmt::format("{} ({})", format_duration(run.blocked_seconds),
-                               format_percent(passed > 0 ? run.blocked_seconds / passed : 0)),
+                               // What it tells first is of before its begin, too.
+                               passed > run.blocked_seconds ? format_percent(run.blocked_seconds / passed) : "-"),
                    format_size(whole(run.queue_bytes)), bytes_words(run.raw_bytes, run.stored_bytes),
                    run.bytes_per_second ? format_rate(*run.bytes_per_second) : "-",
                    count_words(count_of(run.checkpoints, "persistent")),

@@ -60,6 +60,7 @@ class VerifyCommand final : public Command {
 
   void print_text(Session& session, const VerifyReport& report) const {
     for (const Damage& damage : report.damages) print_damage(session, damage);
+    if (!report.whole()) session.print("`varve repair --from STORE` mends what another store or level has whole\n");
     session.print(
         fmt::format("{}, {}, {}, {} checked{}: {}\n", format_count(report.set_count, "set", "sets"),
                     format_count(report.arena_count, "arena", "arenas"),

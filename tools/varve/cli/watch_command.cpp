@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -97,13 +98,13 @@ class Reporter final : public WatchListener {
     status_.running = false;
     publish();
   }
-  Status open(const std::vector<std::string>& folders, const std::string& metrics) {
+  Status open(const std::vector<std::string>& folders, const std::string& as, const std::string& metrics) {
     status_.folders = folders;
     if (!metrics.empty()) {
       VARVE_ASSIGN(outlet_, MetricsOutlet::open(metrics));
     }
     VARVE_ASSIGN(const std::string state, state_folder());
-    VARVE_ASSIGN(file_, StatusFile::open(state, folders, status_.to));
+    VARVE_ASSIGN(file_, StatusFile::open(state, folders, status_.to, as));
     publish();
     return file_->write(status_);
   }
@@ -390,10 +391,24 @@ class WatchCommand final : public Command {
     }
     VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
                  Watcher::open(*target.store, options_, std::move(duty), reporter));
-    VARVE_TRY(reporter.open(watcher->folders(), metrics_));
+    std::string saved_as = options_.job;
+    for (const SetPattern& pattern : options_.patterns) {
+      if (pattern.is_said()) saved_as.append("\n").append(pattern.text());
+    }
+    VARVE_TRY(reporter.open(watcher->folders(), saved_as, metrics_));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
     if (!once_) return ExitCode::success;
+    const auto is_empty = [](const std::string& folder) {
+      std::error_code error;
+      return std::filesystem::is_empty(folder, error);
+    };
+    const std::vector<std::string> folders = watcher->folders();
+    if (!watcher->has_found_any() && !interrupted() && !std::all_of(folders.begin(), folders.end(), is_empty)) {
+      session.warn(Status(StatusCode::not_found, "no set is found", folders.front(),
+                          "the same with --explain shows what was looked for; --pattern has patterns for programs "
+                          "by name"));
+    }
     return interrupted() ? ExitCode::interrupted : reporter.conclude();
   }
 

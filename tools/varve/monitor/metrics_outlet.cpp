@@ -24,8 +24,12 @@ bool is_port(std::string_view text) {
 }
 }  // namespace
 
+bool MetricsOutlet::is_file(const std::string& place) {
+  return place.find('/') != std::string::npos || place.ends_with(".prom");
+}
+
 Result<std::unique_ptr<MetricsOutlet>> MetricsOutlet::open(const std::string& place) {
-  if (place.find('/') != std::string::npos || place.ends_with(".prom")) {
+  if (is_file(place)) {
     auto file = std::make_unique<FileOutlet>(place);
     VARVE_TRY(file->publish({}));  // else it would be told too late that the folder is missing
     return std::unique_ptr<MetricsOutlet>(std::move(file));

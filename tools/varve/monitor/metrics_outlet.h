@@ -16,6 +16,7 @@ class MetricsOutlet {
   /// "HOST:PORT", which others reach as well. invalid_argument: it is neither; unsupported: this build has no HTTP;
   /// io_error: the port is taken.
   static Result<std::unique_ptr<MetricsOutlet>> open(const std::string& place);
+  static bool is_file(const std::string& place);
   virtual ~MetricsOutlet() = default;
   /// Replaces what was published before. One thread at a time.
   virtual Status publish(const Metrics& metrics) = 0;

@@ -156,10 +156,12 @@ class CommitUnawares final : public ForwardingFileSystem {
   }
   Status remove(const std::string& path) override {
     if (cut_off && is_record(path)) return Status::io_error("no removal", path);
+    if (is_record(path)) ++records_removed;
     return ForwardingFileSystem::remove(path);
   }
 
   std::atomic<bool> cut_off{false};
+  std::atomic<int> records_removed{0};
 
  private:
   static bool is_record(const std::string& path) { return path.ends_with("/sets/run/7.set"); }
@@ -203,8 +205,25 @@ TEST_P(SealUnawares, ASetThatIsAsItWasCanBeSealedAgain) {
     const Status sealed = (*mounted)->seal(mounted->inode("run/7.tmp"));
     EXPECT_TRUE(sealed.ok()) << sealed.to_string();
     EXPECT_EQ(mounted->files("run/7"), kFiles);
+    // Others may have gone on from it; but no second sync of its name proves anything.
+    EXPECT_EQ(fs_.records_removed, GetParam() == CommitUnawares::Way::failed_sync ? 1 : 0);
   }
   check(folder_, true);
+}
+
+TEST_P(SealUnawares, ASetThatIsSealedUnderAnotherNameThenHasThatOne) {
+  {
+    const auto mounted = seal_unawares();
+    ASSERT_NE(mounted, nullptr);
+    ASSERT_EQ(mounted->rename("run/7.tmp", "run/8").number, 0);
+    EXPECT_EQ(mounted->files("run/8"), kFiles);
+  }
+  const auto mounted = open(posix_file_system(), folder_);
+  ASSERT_NE(mounted, nullptr);
+  EXPECT_EQ(mounted->files("run/8"), kFiles);
+  EXPECT_FALSE(mounted->look("run/7").ok());
+  EXPECT_FALSE(mounted->look("run/7.tmp").ok());
+  EXPECT_TRUE(test::is_whole(mounted->store()));
 }
 
 TEST_P(SealUnawares, WhatIsChangedAfterwardsStaysOpenBesideWhatWasCommitted) {

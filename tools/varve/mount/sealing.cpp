@@ -45,7 +45,18 @@ Status check_written_back(const std::string& folder) {
 Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
   const MutexLock lock(mutex_);
   Progress progress(*this);
+  if (!unsynced_.contains(set.files_path())) {
+    Status durable;
+    VARVE_ASSIGN(std::optional<SetRecord> before, find_attempt(set, durable));
+    // One under another name is taken back below: it is asked for under this one now.
+    if (before && before->name == name) {
+      if (!durable.ok()) unsynced_.insert(set.files_path());
+      VARVE_TRY(durable);
+      return *std::move(before);
+    }
+  }
   VARVE_TRY(take_back_failed_attempt(set));
+  unsynced_.erase(set.files_path());
   bool in_catalog = false;
   auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
     VARVE_TRY(check_written_back(set.files_path()));  // after the last read
@@ -60,13 +71,16 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
       save_files_as(store_, set.files_path(), std::move(files), name, options_, layouts_, progress, publish);
   if (saved.ok()) return std::move(saved->record);
   if (in_catalog) {
-    // Its name may not be durable, and a second sync would prove nothing: the set goes, and is open as before.
-    take_back_failed_attempt(set).ignore("the next try does it, or the next mount finds the set committed");
+    // The set goes, and is open as before.
+    const Status gone = take_back_failed_attempt(set);
+    if (!gone.ok()) unsynced_.insert(set.files_path());  // the next try does it, or the next mount finds it committed
     return saved.status();
   }
   // Somebody else may have committed the very same set, or a server have lost its answer.
-  Result<std::optional<SetRecord>> before = committed_before(set);
-  if (before.ok() && *before) return std::move(**before);
+  Status durable;
+  Result<std::optional<SetRecord>> before = find_attempt(set, durable);
+  if (!durable.ok()) unsynced_.insert(set.files_path());
+  if (before.ok() && *before && durable.ok()) return std::move(**before);
   return saved.status();
 }
 
@@ -84,6 +98,13 @@ Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
 }
 
 Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& set) const {
+  Status durable;
+  VARVE_ASSIGN(std::optional<SetRecord> before, find_attempt(set, durable));
+  VARVE_TRY(durable);
+  return before;
+}
+
+Result<std::optional<SetRecord>> SetCommit::find_attempt(const SpooledSet& set, Status& durable) const {
   const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
   if (!attempt) return std::optional<SetRecord>();
   const Catalog catalog(store_);
@@ -92,7 +113,7 @@ Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& s
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status());
   if (!same_trees(*there, *attempt)) return std::optional<SetRecord>();
-  VARVE_TRY(catalog.make_durable(attempt->name.job));
+  durable = catalog.make_durable(attempt->name.job);
   return std::optional<SetRecord>(std::move(*there));
 }
 

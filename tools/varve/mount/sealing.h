@@ -22,8 +22,9 @@ namespace varve {
 /// A spooled set whose noted record has the same trees as the committed set of that name was committed: after a crash
 /// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. Whoever changes a set after a
 /// failed attempt has the note removed first, durably (OpenFolder), for the commit may have succeeded all the same: the
-/// set is then another one, of a name that is taken. If the sync of the record's name fails, the record is taken out of
-/// the catalog again: what a second sync says proves nothing. Thread-safe.
+/// set is then another one, of a name that is taken. A set that turns out to be committed when it is sealed once more
+/// stays so: others may have gone on from it. But if the sync of the record's name has failed, the record is taken out
+/// of the catalog again: what a second sync says proves nothing. Thread-safe.
 class SetCommit {
  public:
   /// All outlive this.
@@ -40,6 +41,8 @@ class SetCommit {
 
  private:
   class Progress;
+  /// The record of the set's last attempt if that is in the catalog, where its name is now `durable`, or perhaps not.
+  Result<std::optional<SetRecord>> find_attempt(const SpooledSet& set, Status& durable) const;
   /// Removes the very record that an attempt of this mount has left in the catalog, if it failed there.
   Status take_back_failed_attempt(const SpooledSet& set) const;
 
@@ -50,6 +53,8 @@ class SetCommit {
   const MountLog& log_;
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;  ///< held during a commit: one takes all processors and the memory that was granted
+  /// Where the files are of sets whose record's name could not be made durable: a second sync would prove nothing.
+  std::set<std::string> unsynced_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// Brings what a mount has sealed to the levels behind the store that is mounted, beside all else: after each set, all

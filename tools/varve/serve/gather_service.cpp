@@ -421,7 +421,11 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
   }
   StoppableProgress progress(stopping_);
   return save_groups(*store, sources, name, options, progress,
-                     [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); })
+                     [&](WriterLease& lease, const SetRecord& record) -> Status {
+                       // While the last group was saved, a file may have come to a node that has none in it.
+                       for (const Member& member : gathering.members) VARVE_TRY(member.files->check_unchanged());
+                       return lease.commit(record);
+                     })
       .status();
 }
 

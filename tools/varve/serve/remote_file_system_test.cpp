@@ -3,8 +3,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <fstream>
+#include <limits>
 #include <thread>
 
 #include "core/file_system_contract.h"
@@ -62,6 +68,103 @@ class RemoteFiles : public testing::Test {
   std::unique_ptr<ServerLink> link_ = server_.connect(false);
   RemoteFileSystem fs_{*link_};
 };
+
+/// Between a client and a server; it may keep what the server says to itself.
+class Relay {
+ public:
+  Relay(const std::string& path, std::string server) : server_(std::move(server)) {
+    listening_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(listening_.get(), 16), 0);
+    threads_.emplace_back([this] { accept_all(); });
+  }
+  ~Relay() {
+    ::shutdown(listening_.get(), SHUT_RDWR);
+    threads_.front().join();  // nobody comes any more
+    for (const UniqueFd& one : sockets_) ::shutdown(one.get(), SHUT_RDWR);
+    for (size_t i = 1; i < threads_.size(); ++i) threads_[i].join();
+  }
+  /// So many are passed on, and those that follow are not.
+  void pass_answers(int count) { answers_left_ = count; }
+
+ private:
+  void accept_all() {
+    for (;;) {
+      UniqueFd client(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (client.get() < 0) return;
+      Result<UniqueFd> server = connect_unix(server_);
+      if (!server.ok()) continue;
+      const int from = client.get(), to = server->get();
+      sockets_.push_back(std::move(client));
+      sockets_.push_back(std::move(*server));
+      threads_.emplace_back([this, from, to] { pass(from, to, false); });
+      threads_.emplace_back([this, from, to] { pass(to, from, true); });
+    }
+  }
+  void pass(int from, int to, bool is_answer) {
+    std::array<std::byte, 65536> bytes;
+    for (;;) {
+      const ssize_t count = ::recv(from, bytes.data(), bytes.size(), 0);
+      if (count <= 0) break;
+      if (is_answer && answers_left_-- <= 0) continue;
+      if (::send(to, bytes.data(), static_cast<size_t>(count), MSG_NOSIGNAL) != count) break;
+    }
+    ::shutdown(from, SHUT_RDWR);
+    ::shutdown(to, SHUT_RDWR);
+  }
+
+  const std::string server_;
+  UniqueFd listening_;
+  std::atomic<int> answers_left_{std::numeric_limits<int>::max()};
+  std::deque<UniqueFd> sockets_;
+  std::deque<std::thread> threads_;
+};
+
+/// One name, in the folder of `name`, is removed; its answer is lost, the server ends, and another one does what
+/// `meanwhile` does before the client comes again.
+Status remove_beside_a_restart(TestServer& server, const std::string& name, const std::function<void()>& meanwhile) {
+  const std::string folder = server.options.folder, own_path = join_path(folder, name);
+  std::filesystem::create_directories(std::filesystem::path(own_path).parent_path());
+  std::ofstream(own_path) << "old";
+  const std::string between = server.work() + "/between-" + UniqueId::random()->hex().substr(0, 8);
+  Relay relay(between, server.options.listen.path);
+  LinkOptions how = server.link_options;
+  how.take_descriptors = false;
+  ServerAddress address = server.options.listen;
+  address.path = between;
+  const auto link = ServerLink::open(address, how).value();
+  RemoteFileSystem remote(*link);
+  EXPECT_TRUE(remote.stat(join_path(remote.root(), name)).ok());
+  Status removed;
+  relay.pass_answers(name.starts_with("sets/") ? 1 : 0);  // to the question whether the server is there
+  std::thread client([&] { removed = remote.remove(join_path(remote.root(), name)); });
+  while (std::filesystem::exists(own_path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  server.stop();
+  meanwhile();
+  relay.pass_answers(std::numeric_limits<int>::max());
+  server.start();
+  client.join();
+  return removed;
+}
+
+TEST_F(RemoteFiles, AreNotRemovedForOthersThatHadTheNameBefore) {
+  const std::string set = join_path(server_.options.folder, "sets/run/7.set");
+  const Status removed = remove_beside_a_restart(server_, "sets/run/7.set", [&] { std::ofstream(set) << "new"; });
+  EXPECT_EQ(removed.code(), StatusCode::io_error) << removed.to_string();
+  EXPECT_EQ(read("sets/run/7.set"), "new");
+}
+
+TEST_F(RemoteFiles, AreRemovedOnceWhereTheServerIsRestarted) {
+  EXPECT_TRUE(remove_beside_a_restart(server_, "sets/run/7.set", [] {}).ok());
+  // Nobody gives an arena the name of another one: what is there was not removed yet.
+  const std::string arena = "arenas/0123456789abcdef0123456789abcdef.arena";
+  const std::string own_path = join_path(server_.options.folder, arena);
+  EXPECT_TRUE(remove_beside_a_restart(server_, arena, [&] { std::ofstream(own_path) << "back"; }).ok());
+  EXPECT_FALSE(std::filesystem::exists(own_path));
+}
 
 TEST_F(RemoteFiles, StayInTheFolderThatIsServed) {
   for (const std::string& outside : {std::string("/etc/passwd"), parent_path(fs_.root()), fs_.root() + "x",
@@ -353,6 +456,90 @@ TEST_F(RemoteFiles, GiveUpOnAServerThatDoesNotComeBack) {
   EXPECT_NE(failed.message().find("does not answer"), std::string_view::npos) << failed.to_string();
   EXPECT_FALSE(failed.hint().empty());
   EXPECT_EQ(file->write_at(0, as_bytes("x")).code(), StatusCode::io_error);
+}
+
+/// Serves whoever comes, opens every file, and does not know any that it has opened. Clients end before it does.
+class ForgetfulServer {
+ public:
+  explicit ForgetfulServer(const std::string& path)
+      : listener_(listen_unix(path).value()), acceptor_([this] { accept_all(); }) {}
+  ~ForgetfulServer() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    acceptor_.join();
+    for (std::thread& connection : connections_) connection.join();
+  }
+  ForgetfulServer(const ForgetfulServer&) = delete;
+  ForgetfulServer& operator=(const ForgetfulServer&) = delete;
+
+ private:
+  void accept_all() {
+    while (true) {
+      UniqueFd socket(::accept(listener_.get(), nullptr, nullptr));
+      if (!socket.valid()) return;
+      connections_.emplace_back([this, wire = std::make_shared<Wire>(make_socket_stream(std::move(socket)))] {
+        while (answer(*wire).ok()) {
+        }
+      });
+    }
+  }
+  Status answer(Wire& wire) {
+    VARVE_ASSIGN(const Wire::Head head, wire.receive_head(after_seconds(30)));
+    if (head.closed) return Status::cancelled();
+    ByteVector data(head.header.data_bytes);
+    if (!data.empty()) VARVE_TRY(wire.receive_data(head.header, data, after_seconds(30)));
+    WireHeader header = head.header;
+    header.flags = WireHeader::kReply;
+    return wire.send(header, reply_to(head.header.message), {}, after_seconds(30));
+  }
+  ByteVector reply_to(uint8_t message) {
+    switch (message) {
+      case HelloRequest::kMessage.number: return encode_fields(ReplyTo<HelloRequest>(ServerFacts{run_, run_, 4}));
+      case OpenRequest::kMessage.number:
+      case CreateRequest::kMessage.number:
+      case ResumeRequest::kMessage.number:
+        return encode_fields(
+            Reply<OpenedFile>(OpenedFile{.handle = ++opened_count_, .bytes = 8, .identity = {1, 2, 3}}));
+      case PingRequest::kMessage.number:
+      case CloseRequest::kMessage.number: return encode_fields(Reply<NoFields>());
+      default: break;
+    }
+    // So that a client who asks for ever fails otherwise, in the end.
+    const bool asks_for_ever = ++forgotten_count_ > 1000;
+    return encode_fields(asks_for_ever ? Reply<NoFields>(Status::unsupported("asked too often"))
+                                       : Reply<NoFields>(Outcome::unknown_handle));
+  }
+
+  const UniqueId run_ = UniqueId::random().value();
+  std::atomic<uint64_t> opened_count_{0}, forgotten_count_{0};
+  const UniqueFd listener_;
+  std::vector<std::thread> connections_;  ///< of acceptor_
+  std::thread acceptor_;
+};
+
+TEST_F(RemoteFiles, ThatAServerDoesNotKnowHoweverOftenItHasOpenedThemAreGivenUp) {
+  server_.stop();
+  ForgetfulServer forgetful(server_.options.listen.path);
+  LinkOptions how = server_.link_options;
+  how.take_descriptors = false;
+  const auto link = ServerLink::open(server_.options.listen, how).value();
+  RemoteFileSystem fs(*link);
+  const auto is_given_up = [](const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::io_error) << status.to_string();
+    EXPECT_NE(status.message().find("in vain"), std::string_view::npos) << status.to_string();
+  };
+  const auto old = fs.open_read(path("a")).value();
+  ByteVector buffer(4);
+  is_given_up(old->read_at(0, buffer).status());
+  is_given_up(old->read_at(0, buffer).status());
+  is_given_up(fs.create(path("b")).value()->write_at(0, buffer));
+  is_given_up(fs.create(path("c")).value()->truncate(0));
+  is_given_up(fs.create(path("d")).value()->size().status());
+  is_given_up(fs.create(path("e")).value()->read_at(0, buffer).status());
+  alignas(kDirectAlignment) static std::byte block[kDirectAlignment];
+  const auto ahead = fs.create(path("f"), {.direct = true}).value();
+  ASSERT_TRUE(ahead->write_at(0, block).ok());
+  is_given_up(ahead->truncate(0));
+  is_given_up(ahead->sync());
 }
 
 /// Of which the server sends descriptors.

@@ -1,13 +1,22 @@
 #include "serve/request_handler.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <functional>
 #include <future>
 #include <set>
 #include <string>
+#include <thread>
 
+#include "serve/served_folder.h"
 #include "serve/test_requests.h"
+#include "sets/saving.h"
 
 namespace varve {
 namespace {
@@ -194,6 +203,38 @@ TEST_P(Requests, WithTheTokenOfAPushAreRefusedAsLongAsThatIsAtWork) {
   end_push(TransferNumbers());
   EXPECT_EQ(other.get(), Outcome::failed);
   EXPECT_FALSE(handler.go_on().waits);
+}
+
+/// For the calling thread all file systems are from now on as NFS is: they know no rename that replaces nothing. And no
+/// name can be removed. False: this kernel does not do that.
+bool lose_renames_and_removals() {
+  constexpr auto answer = [](int error) { return SECCOMP_RET_ERRNO | static_cast<unsigned>(error); };
+  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, answer(EINVAL)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unlinkat, 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, answer(EIO)),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(rules), rules};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(AServedFolder, HasRenamedWhatHasItsNameThoughTheOldOneCannotBeRemoved) {
+  const test::TempFolder folder;
+  const auto files = ServedFolder::open(folder / "served", is_plain_path).value();
+  for (const char* name : {"lease", "other"}) ASSERT_TRUE(files->create(name, false).ok());
+  bool limited = false;
+  Status renamed, refused;
+  std::thread([&] {
+    limited = lose_renames_and_removals();
+    renamed = files->rename("lease", "set", false);
+    refused = files->rename("other", "set", false);
+  }).join();
+  if (!limited) GTEST_SKIP() << "no seccomp";
+  EXPECT_TRUE(renamed.ok()) << renamed.to_string();
+  EXPECT_TRUE(files->stat("lease").ok()) << "or the test shows nothing";
+  EXPECT_EQ(files->stat("set")->identity, files->stat("lease")->identity);
+  EXPECT_EQ(refused.code(), StatusCode::already_exists);
 }
 
 }  // namespace

@@ -238,7 +238,9 @@ Status check_names(const RemoveDirectoryRequest&, StoreName name) {
 }
 
 Status check_names(const TouchRequest&, StoreName name) {
-  const bool may_be = name == StoreName::lease || name == StoreName::none || name == StoreName::run_file;
+  // A part that is dated ahead of now is to age from now on (store/commit.h, is_left_for()).
+  const bool may_be = name == StoreName::lease || name == StoreName::none || name == StoreName::run_file ||
+                      name == StoreName::part || name == StoreName::part_failure;
   return may_be ? Status() : not_done("a file is to look newer");
 }
 
@@ -300,6 +302,11 @@ Status check_append(const RemoveRequest&, StoreName name) {
   const bool may_be_own =
       is_draft(name) || name == StoreName::part || name == StoreName::part_failure || name == StoreName::run_file;
   return may_be_own ? Status() : lacking(Rights::append, "to remove anything");
+}
+
+Status check_append(const TouchRequest&, StoreName name) {
+  const bool is_part = name == StoreName::part || name == StoreName::part_failure;
+  return is_part ? lacking(Rights::append, "to have parts wait for longer") : Status();
 }
 
 Status check_append(const RemoveDirectoryRequest&, StoreName name) {

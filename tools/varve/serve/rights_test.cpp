@@ -271,6 +271,18 @@ TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {
   EXPECT_EQ(served(), before);
 }
 
+TEST_F(WithAllRights, LeasesAndPartsAreTouchedAndNothingElse) {
+  const std::string part = "parts/job@1." + kId + ".0-of-2.part", failure = "parts/job@1." + kId + ".1-of-2.failed";
+  for (const std::string& path : {part, failure, "writers/" + kId})
+    test::write_file(server.options.folder + "/" + path, "killed");
+  serve(Rights::all);
+  for (const std::string& path : {part, failure, "writers/" + kId})
+    EXPECT_EQ(code_of<TouchRequest>(path), StatusCode::ok) << path;
+  const std::string arena = "arenas/" + local()->list_arenas()->front().hex() + ".arena";
+  for (const std::string& path : {arena, std::string("sets/run/1.set"), std::string("varve.store")})
+    EXPECT_EQ(code_of<TouchRequest>(path), StatusCode::permission_denied) << path;
+}
+
 TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   serve(Rights::all);
   Backend& backend = place->backend();

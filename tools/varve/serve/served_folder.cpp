@@ -242,14 +242,8 @@ Status ServedFolder::rename(const std::string& from, const std::string& to, bool
     if (::renameat(source_folder, source_name, target_folder, target_name) == 0) return {};
     return failure(errno, "rename the file");
   }
-  if (::renameat2(source_folder, source_name, target_folder, target_name, RENAME_NOREPLACE) == 0) return {};
-  // File systems without the flag: link() refuses an existing name everywhere.
-  if ((errno == EINVAL || errno == ENOSYS) &&
-      ::linkat(source_folder, source_name, target_folder, target_name, 0) == 0) {
-    if (::unlinkat(source_folder, source_name, 0) == 0) return {};
-    return failure(errno, "remove the old name of the renamed file");
-  }
-  return failure(errno, "rename the file");
+  const int error = rename_no_replace_at(source_folder, source_name, target_folder, target_name);
+  return error == 0 ? Status() : failure(error, "rename the file");
 }
 
 Status ServedFolder::remove(const std::string& path) {

@@ -17,6 +17,7 @@
 #include "core/file_system.h"
 #include "core/posix_file_system.h"
 #include "core/process.h"
+#include "engine/restore_target.h"
 #include "engine/save.h"
 #include "engine/source.h"
 
@@ -149,11 +150,21 @@ class LeavingFile {
   bool is_away_ = false;
 };
 
+using FileTime = std::pair<int64_t, uint32_t>;  ///< seconds since 1970, and nanoseconds
+
+/// When a file was written: a time that a program gives a file itself does not count.
+FileTime older_time_of(const SourceFile& file) {
+  return std::min(FileTime(file.modified_s, file.modified_ns), FileTime(file.changed_s, file.changed_ns));
+}
+
 /// The note beside a set's files that some of them may be gone (find_removal_note()).
 class RemovalNote {
  public:
   static Result<RemovalNote> open(const FoundSet& set, const std::string& job) {
     RemovalNote note(removal_note_name({job, set.step}), join_path(set.folder, removal_note_name({job, set.step})));
+    for (const SourceFile& file : set.files) {
+      if (file.type == FileType::regular) note.newest_ = std::max(note.newest_, older_time_of(file));
+    }
     note.folder_ = UniqueFd(::open(set.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!note.folder_.valid()) return failed_while_saved(errno, "open the folder", set.folder);
     return note;
@@ -171,13 +182,14 @@ class RemovalNote {
     if (!made.valid() && errno != EEXIST) return Status::from_errno(errno, "create the file", path_);
     is_needless_ = made.valid();
     // One that was there may be older than files that a program has written since; then it would not count for them.
+    // Nor would it where the clock has gone back since they were written.
     const UniqueFd there(
         made.valid() ? -1 : ::openat(folder_.get(), name_.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (!made.valid() && (!there.valid() || ::futimens(there.get(), nullptr) != 0))
+    const int note = made.valid() ? made.get() : there.get();
+    if (note < 0 || ::futimens(note, nullptr) != 0 || !keep_up_with_files(note))
       return Status::from_errno(errno, "give a new time to", path_);
     // It has no bytes, so it is whole as soon as it has its name; one that was there may not be durable yet.
-    if (::fsync(made.valid() ? made.get() : there.get()) != 0)
-      return Status::from_errno(errno, "make the file durable", path_);
+    if (::fsync(note) != 0) return Status::from_errno(errno, "make the file durable", path_);
     if (::fsync(folder_.get()) != 0) return Status::from_errno(errno, "make the file's name durable", path_);
     written_ = true;
     return {};
@@ -192,8 +204,18 @@ class RemovalNote {
 
  private:
   RemovalNote(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
+  bool keep_up_with_files(int note) const {
+    struct stat status {};
+    if (::fstat(note, &status) != 0) return false;
+    const FileTime now(status.st_mtim.tv_sec, static_cast<uint32_t>(status.st_mtim.tv_nsec));
+    if (newest_ <= now) return true;
+    const timespec times[2] = {{0, UTIME_OMIT},
+                               {static_cast<time_t>(newest_.first), static_cast<long>(newest_.second)}};
+    return ::futimens(note, times) == 0;
+  }
 
   std::string name_, path_;
+  FileTime newest_{};  ///< of the set's files
   UniqueFd folder_;
   bool written_ = false, is_needless_ = false;
 };
@@ -253,18 +275,16 @@ void remove_notes_alone(const std::string& folder) {
 }
 
 /// Whether a program has written all of the files since, so that none is what a removal has left: that is older than
-/// its note. A time that a program gives a file itself does not count.
+/// its note.
 bool are_all_newer(const std::vector<SourceFile>& files, int64_t note_ns) {
   constexpr int64_t second_ns = 1'000'000'000;
   // A second later: file systems and clocks may differ by so much.
-  const std::pair after(note_ns / second_ns + 1, static_cast<uint32_t>(note_ns % second_ns));
+  const FileTime after(note_ns / second_ns + 1, static_cast<uint32_t>(note_ns % second_ns));
   bool any = false;
   for (const SourceFile& file : files) {
     if (file.type != FileType::regular) continue;
     any = true;
-    const auto time =
-        std::min(std::pair(file.modified_s, file.modified_ns), std::pair(file.changed_s, file.changed_ns));
-    if (time <= after) return false;
+    if (older_time_of(file) <= after) return false;
   }
   return any;
 }
@@ -297,11 +317,14 @@ Status remove_originals(const std::string& watched_folder, const FoundSet& set, 
 
 Result<std::string> find_removal_note(const std::string& watched_folder, const FoundSet& set, const std::string& job) {
   VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, posix_file_system().list(set.folder));
+  // In a folder with several sets, those of this step count, whoever removes its files.
   const bool is_own = set.folder != watched_folder;
+  const std::string of_step = "@" + step_text(set.step);
   const std::string wanted = removal_note_name({job, set.step});
   std::string counts;
   for (const DirectoryEntry& entry : entries) {
-    if (entry.name != wanted && !(is_own && is_removal_note(entry.name))) continue;
+    const bool may_count = is_own || entry.name.ends_with(of_step);
+    if (entry.name != wanted && !(may_count && is_removal_note(entry.name))) continue;
     const std::string path = join_path(set.folder, entry.name);
     const Result<FileStatus> note = posix_file_system().stat(path);
     if (note.status().code() == StatusCode::not_found) continue;
@@ -313,6 +336,23 @@ Result<std::string> find_removal_note(const std::string& watched_folder, const F
     }
   }
   return counts;
+}
+
+Result<std::string> find_restoring_note(const std::string& watched_folder, const FoundSet& set) {
+  std::set<std::string> folders;
+  for (const SourceFile& file : set.files) folders.insert(parent_path(join_path(set.folder, file.path)));
+  for (std::string folder = set.folder;; folder = parent_path(folder)) {
+    folders.insert(folder);
+    if (!is_below(folder, watched_folder) || folder == watched_folder) break;
+  }
+  for (const std::string& folder : folders) {
+    const std::string path = join_path(folder, std::string(kRestoringNote));
+    const Result<FileStatus> note = posix_file_system().stat(path);
+    if (note.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(note.status());
+    if (!are_all_newer(set.files, note->modified_ns)) return path;
+  }
+  return std::string();
 }
 
 bool put_back_unremoved(const std::string& folder, const std::vector<SourceFile>& files) {

@@ -44,6 +44,11 @@ Status remove_originals(const std::string& watched_folder, const FoundSet& set, 
 /// of the set's files does not count, and the set's own is removed then: a program has written the set anew.
 Result<std::string> find_removal_note(const std::string& watched_folder, const FoundSet& set, const std::string& job);
 
+/// The path of the note (kRestoringNote) that a restore into one of the set's folders, or those above it up to the
+/// watched one, is going on or was stopped: what is found of the set may be less than it, or of two sets. Empty: there
+/// is none, or a program has written all of the set's files since.
+Result<std::string> find_restoring_note(const std::string& watched_folder, const FoundSet& set);
+
 /// In each folder of which files are being removed: where they are for a moment.
 inline constexpr const char* kRemovingFolder = ".varve-removing";
 

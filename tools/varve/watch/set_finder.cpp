@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "core/file_system.h"
+#include "engine/restore_target.h"
 #include "engine/save.h"
 #include "engine/scheme.h"
 #include "watch/originals.h"
@@ -19,8 +21,15 @@ std::string_view below(const std::string& folder, std::string_view path) {
   return path;
 }
 
+/// What is no part of any set.
+bool is_note(std::string_view name) { return is_removal_note(name) || name == kRestoringNote; }
+
 bool is_being_removed(const SourceFile& file) { return base_name(file.path) == kRemovingFolder; }
 }  // namespace
+
+bool is_below(const std::string& path, const std::string& folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
 
 Result<std::vector<SourceFile>> SetFinder::look_at_files(const std::string& folder, size_t depth_max,
                                                          ProgressSink& progress) const {
@@ -32,17 +41,17 @@ Result<std::vector<SourceFile>> SetFinder::look_at_files(const std::string& fold
     put_back_unremoved(folder, files);
     VARVE_ASSIGN(files, scan_source_tree(folder, progress, depth_max));
   }
-  std::erase_if(files, [](const SourceFile& file) { return is_removal_note(base_name(file.path)); });
+  std::erase_if(files, [](const SourceFile& file) { return is_note(base_name(file.path)); });
   return files;
 }
 
-Result<bool> SetFinder::finds_anything() const {
-  bool found = false;
-  VARVE_TRY(visit(pattern().named_components(), !pattern().open_ended(), [&](const std::string&) {
-    found = true;
+Result<std::set<std::string>> SetFinder::find_paths() const {
+  std::set<std::string> paths;
+  VARVE_TRY(visit(pattern().named_components(), !pattern().open_ended(), [&](const std::string& path) {
+    paths.insert(path);
     return Status();
   }));
-  return found;
+  return paths;
 }
 
 Result<std::vector<std::string>> SetFinder::look_for_rank_folders() {
@@ -62,14 +71,27 @@ Result<std::vector<std::string>> SetFinder::choose_pattern() {
   if (!pattern().is_said()) return look_for_rank_folders();
   if (patterns_.size() == 1) return others;
   std::optional<size_t> first;
+  std::set<std::string> taken;
+  // A folder that is taken is taken with all that is in it.
+  const auto is_taken = [&](const std::string& path) {
+    for (std::string at = path; at != "."; at = parent_path(at)) {
+      if (taken.contains(at)) return true;
+    }
+    return false;
+  };
   for (chosen_ = 0; chosen_ < patterns_.size(); ++chosen_) {
-    const Result<bool> found = finds_anything();
+    Result<std::set<std::string>> found = find_paths();
     if (!found.ok()) {
       chosen_ = 0;
       return found.status();
     }
-    if (*found && first && !pattern().stands_back()) others.push_back(pattern().text());
-    if (*found && !first) first = chosen_;
+    if (found->empty()) continue;
+    if (!first) {
+      first = chosen_;
+      taken = std::move(*found);
+    } else if (!pattern().stands_back() && !std::all_of(found->begin(), found->end(), is_taken)) {
+      others.push_back(pattern().text());
+    }
   }
   chosen_ = first.value_or(0);
   has_chosen_ = first.has_value();
@@ -120,7 +142,7 @@ Status SetFinder::visit_below(const std::string& path, size_t depth, size_t want
   VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
     if (entry.is_directory == (files && depth == wanted) || !pattern().may_lead_on(entry.name, depth)) continue;
-    if (is_removal_note(entry.name)) continue;
+    if (is_note(entry.name)) continue;
     const std::string inner = path.empty() ? entry.name : join_path(path, entry.name);
     VARVE_TRY(depth == wanted ? visitor(inner) : visit_below(inner, depth + 1, wanted, files, visitor));
   }

@@ -20,6 +20,9 @@ struct FoundSet {
   bool goes_by_time = false;
 };
 
+/// Whether the path is the folder's, or of something in it.
+bool is_below(const std::string& path, const std::string& folder);
+
 /// Finds what may be sets in one watched folder. Looks only, but that it gives files their names back that a stopped
 /// removal has left without (put_back_unremoved()), unless it may look_only(). One thread at a time.
 class SetFinder {
@@ -62,7 +65,7 @@ class SetFinder {
   Status visit(size_t depth, bool files, const VisitFolder& visitor) const;
   Status visit_below(const std::string& path, size_t depth, size_t wanted, bool files,
                      const VisitFolder& visitor) const;
-  Result<bool> finds_anything() const;
+  Result<std::set<std::string>> find_paths() const;
   Result<std::vector<std::string>> look_for_rank_folders();
   Result<std::vector<SourceFile>> look_at_files(const std::string& folder, size_t depth_max,
                                                 ProgressSink& progress) const;

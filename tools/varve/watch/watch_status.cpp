@@ -22,9 +22,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr uintmax_t kStatusBytesMax = 16u << 20;
 
-/// Names differ if what is watched differs.
-std::string name_of(const std::vector<std::string>& folders, const std::string& to) {
+/// Names differ if what is watched differs, or what becomes of it.
+std::string name_of(const std::vector<std::string>& folders, const std::string& to, const std::string& as) {
   std::string text = to;
+  if (!as.empty()) text.append("\n").append(as);
   for (const std::string& folder : folders) text.append("\n").append(folder);
   return to_hex(ScoreFunction::preferred()(as_bytes(text)).bytes).substr(0, 16);
 }
@@ -130,10 +131,10 @@ Json to_json(const WatchStatus& status) {
 }
 
 Result<StatusFile> StatusFile::open(const std::string& state_folder, const std::vector<std::string>& folders,
-                                    const std::string& to) {
+                                    const std::string& to, const std::string& as) {
   const std::string place = join_path(state_folder, "watch");
   VARVE_TRY(make_folders(place));
-  const std::string path = join_path(place, name_of(folders, to));
+  const std::string path = join_path(place, name_of(folders, to, as));
   const std::string lock_path = path + ".lock";
   UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return Status::from_errno(errno, "open", lock_path);
@@ -141,7 +142,7 @@ Result<StatusFile> StatusFile::open(const std::string& state_folder, const std::
   for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
     if (errno != EWOULDBLOCK) return Status::from_errno(errno, "lock", lock_path);
     if (tries == 20)
-      return Status::busy("another watcher saves from there to the same store", folders.front(),
+      return Status::busy("another watcher saves the same from there to the same store", folders.front(),
                           "`varve status` shows the watchers that run");
     ::usleep(10'000);
   }

@@ -57,9 +57,10 @@ nlohmann::ordered_json to_json(const WatchStatus& status);
 /// A watcher's place in the state folder: a file that it replaces with each change, and a lock that it holds.
 class StatusFile {
  public:
-  /// `state_folder`: core/state_folder.h. busy: another watcher of these folders, to the same place, runs.
+  /// `state_folder`: core/state_folder.h. `as`: the job and the patterns, if they were
+  /// said. busy: another watcher of these folders, to the same place and `as` the same, runs.
   static Result<StatusFile> open(const std::string& state_folder, const std::vector<std::string>& folders,
-                                 const std::string& to);
+                                 const std::string& to, const std::string& as = {});
   /// Not durable: it tells of a running program.
   Status write(const WatchStatus& status) const;
 

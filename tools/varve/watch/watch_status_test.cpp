@@ -43,6 +43,7 @@ TEST(WatchStatus, LetsOnlyOneWatcherSaveTheSameFoldersToTheSameStore) {
   const StatusFile first = StatusFile::open(state.path(), {"/run"}, "/store").value();
   EXPECT_EQ(StatusFile::open(state.path(), {"/run"}, "/store").status().code(), StatusCode::busy);
   EXPECT_TRUE(StatusFile::open(state.path(), {"/run"}, "/other").ok());
+  EXPECT_TRUE(StatusFile::open(state.path(), {"/run"}, "/store", "another job").ok());
 }
 
 TEST(WatchStatus, LeavesOutFilesThatMakeNoSense) {

@@ -27,10 +27,6 @@ Status check_all_unchanged(const FoundSet& set) {
   }
   return {};
 }
-
-bool is_below(const std::string& path, const std::string& folder) {
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
-}
 }  // namespace
 
 Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, WatchListener& listener, FolderEvents events)
@@ -251,6 +247,12 @@ Result<std::optional<bool>> Watcher::is_saved(SetTracker::Entry& entry) {
     tracker_.wait(entry, std::move(lacking), Clock::now(), milliseconds_of(options_.rescan_seconds));
     return not_now;
   };
+  if (match != FolderMatch::whole) {
+    VARVE_ASSIGN(const std::string restoring, find_restoring_note(finder_of(entry.found).folder(), entry.found));
+    if (!restoring.empty())
+      return wait("a set is being restored there, or a restore was stopped, says " + restoring +
+                  "; restore it once more, or remove this note to save what is there");
+  }
   if (match == FolderMatch::differs) {
     SetTracker::settle(entry, WatchState::differs,
                        Status::already_exists("the store has another set of that name", entry.name.to_string(),

@@ -78,6 +78,8 @@ class Watcher {
 
   /// The watched folders, without links and dots.
   std::vector<std::string> folders() const;
+  /// Whether there was a set at the last look, saved or not.
+  bool has_found_any() const { return !tracker_.entries().empty(); }
 
  private:
   Watcher(const Store& store, WatchOptions options, WatchDuty duty, WatchListener& listener, FolderEvents events);

@@ -10,6 +10,7 @@
 #include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "core/open_writers.h"
+#include "engine/restore_target.h"
 #include "sets/saving.h"
 #include "watch/originals.h"
 #include "watch/test_text.h"
@@ -287,10 +288,32 @@ TEST_F(AWatcher, SavesNothingOfASetThatIsBeingRemovedWhileTheStoreThatHasItIsAwa
 TEST_F(AWatcher, SavesNothingThatIsBeingRemovedSideBySideWithOtherSets) {
   options.patterns = parse_patterns("*{step}").value();
   for (const char* name : {"state1", "state2"}) test::write_file(run / name, name);
-  test::write_file(run / removal_note_name({"run", 1}), "");
-  once();
-  EXPECT_EQ(saved(), (std::vector<uint64_t>{2}));
+  for (const char* job : {"run", "another"}) {
+    SCOPED_TRACE(job);
+    test::write_file(run / removal_note_name({job, 1}), "");
+    once();
+    EXPECT_EQ(saved(), (std::vector<uint64_t>{2})) << "whoever removes its files";
+    std::filesystem::remove(run / removal_note_name({job, 1}));
+  }
   EXPECT_EQ(Catalog(*store).read({"run", 2})->file_count, 1u) << "the note is no file of a set";
+}
+
+TEST_F(AWatcher, SavesNothingIntoWhichARestoreWasStopped) {
+  const std::string note(kRestoringNote);
+  for (const std::string& place : {"out1/" + note, note}) {
+    SCOPED_TRACE(place);
+    test::write_file(run / "out1/b", "some of a set");
+    test::write_file(run / place, "run@1\n");
+    once();
+    EXPECT_TRUE(saved().empty());
+    std::filesystem::remove(run / place);
+  }
+  test::write_file(run / note, "run@1\n");
+  test::make_older(run / note);
+  test::write_file(run / "out1/b", "of a program, afterwards");
+  once();
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+  EXPECT_EQ(Catalog(*store).read({"run", 1})->file_count, 1u);
 }
 
 TEST_F(AWatcher, SavesASetThatAProgramHasMadeAnewOverOneWhoseRemovalWasStopped) {
