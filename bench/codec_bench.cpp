@@ -1,7 +1,9 @@
-// Speed of every codec, and of the chains that the chooser uses, on 1 MiB packs of smooth fields with noise.
+// Speed of every codec, and of the chains that the chooser uses, on 1 MiB packs of smooth fields with noise; and of
+// efforts on many packs of fields of one to three dimensions.
 // bytes_per_second is of raw bytes.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -32,6 +34,73 @@ Pack field_pack(const ElementType& type) {
     }
   }
   return pack;
+}
+
+/// Packs of whole fields of three waves, and noise in the last digits, so many that they are not in the cache.
+std::vector<Pack> field_packs(const ElementType& type, const std::vector<uint64_t>& dims) {
+  constexpr size_t pack_count = 64;
+  const uint64_t elements = 1_MiB / type.bytes;
+  uint64_t field_elements = 1;
+  for (const uint64_t dim : dims) field_elements *= dim;
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(0, 1e-5);
+  std::vector<Pack> packs;
+  for (size_t pack = 0; pack < pack_count; ++pack) {
+    packs.push_back({.shape = {type, std::vector<Run>(elements / field_elements, Run{field_elements, dims, true})},
+                     .raw = ByteVector(1_MiB)});
+    for (uint64_t i = 0; i < elements; ++i) {
+      std::array<double, 3> at{};
+      uint64_t rest = i;
+      for (size_t dim = 0; dim < dims.size(); ++dim, rest /= dims[dim - 1])
+        at[dim] = static_cast<double>(rest % dims[dim]) / static_cast<double>(dims[dim]);
+      const double value = 2 + std::sin(5 * at[0] + static_cast<double>(pack)) * std::cos(3 * at[1]) * std::cos(at[2]) +
+                           0.3 * std::sin(11 * at[0] * at[1]) + noise(random);
+      if (type.bytes == 4) {
+        store_le(packs.back().raw.data() + i * 4, std::bit_cast<uint32_t>(static_cast<float>(value)));
+      } else {
+        store_le(packs.back().raw.data() + i * 8, std::bit_cast<uint64_t>(value));
+      }
+    }
+  }
+  return packs;
+}
+
+/// As a run does it: one encoder for all packs of a class, which has made its choice.
+void encode_fields(benchmark::State& state, const std::string& policy, const ElementType& type,
+                   const std::vector<uint64_t>& dims) {
+  const std::vector<Pack> packs = field_packs(type, dims);
+  const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse(policy));
+  size_t at = 0, raw_bytes = 0, stored_bytes = 0;
+  for (auto _ : state) {
+    const Pack& pack = packs[at++ % packs.size()];
+    const Result<EncodedBytes> encoded = encoder->encode(pack.raw, pack.shape);
+    if (!encoded.ok()) return state.SkipWithError(encoded.status().to_string().c_str());
+    raw_bytes += pack.raw.size();
+    stored_bytes += encoded->recipe.size() + encoded->body.size();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(raw_bytes));
+  state.counters["ratio"] = static_cast<double>(raw_bytes) / static_cast<double>(stored_bytes);
+}
+
+void decode_fields(benchmark::State& state, const std::string& policy, const ElementType& type,
+                   const std::vector<uint64_t>& dims) {
+  const std::vector<Pack> packs = field_packs(type, dims);
+  const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse(policy));
+  std::vector<EncodedBytes> encoded;
+  for (const Pack& pack : packs) {
+    Result<EncodedBytes> result = encoder->encode(pack.raw, pack.shape);
+    if (!result.ok()) return state.SkipWithError(result.status().to_string().c_str());
+    encoded.push_back(std::move(*result));
+  }
+  ByteVector raw(packs.front().raw.size());
+  size_t at = 0;
+  for (auto _ : state) {
+    const EncodedBytes& pack = encoded[at++ % encoded.size()];
+    const Status status = decode_chain(pack.recipe, pack.body, raw);
+    if (!status.ok()) return state.SkipWithError(status.to_string().c_str());
+    benchmark::DoNotOptimize(raw.data());
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * raw.size()));
 }
 
 constexpr ElementType kFloat{ElementKind::floating, ByteOrder::little, 4};
@@ -106,6 +175,15 @@ void register_all() {
       const std::string name = std::string(policy) + "/" + type.name();
       benchmark::RegisterBenchmark(("encode-packs/" + name).c_str(), encode_pack, std::string(policy), type);
       benchmark::RegisterBenchmark(("decode-packs/" + name).c_str(), decode_pack, std::string(policy), type);
+    }
+    const std::array<std::pair<const char*, std::vector<uint64_t>>, 3> shapes = {
+        {{"1-D", {4096}}, {"2-D", {256, 256}}, {"3-D", {32, 32, 32}}}};
+    for (const char* policy : {"fast", "balanced"}) {
+      for (const auto& [shape, dims] : shapes) {
+        const std::string name = std::string(policy) + "/" + type.name() + "/" + shape;
+        benchmark::RegisterBenchmark(("encode-fields/" + name).c_str(), encode_fields, std::string(policy), type, dims);
+        benchmark::RegisterBenchmark(("decode-fields/" + name).c_str(), decode_fields, std::string(policy), type, dims);
+      }
     }
   }
 }

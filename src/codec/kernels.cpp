@@ -36,6 +36,34 @@ struct RunBuffers {
   uint64_t* scratch;  ///< room for two runs
 };
 
+/// What is done at a time, so that it stays in the first-level cache.
+template <class T>
+constexpr size_t kTileElements = 4_KiB / sizeof(T);
+
+/// Several differences at once: of what is taken away twice, and so given back, and so on. Zeros before the first
+/// number are what a difference leaves it as it is by. `scratch` has room for run.elements and `reach` numbers, `reach`
+/// being the sum of the strides.
+template <class T, bool kSwap, bool kFloating, size_t kDifferences>
+VARVE_KERNEL_BODY void forward_at_once(const DifferenceRun& run, const std::byte* __restrict in,
+                                       std::byte* __restrict out, T* __restrict scratch, size_t reach) {
+  static_assert(kDifferences == 2 || kDifferences == 3);
+  std::fill_n(scratch, reach, T{0});
+  T* values = scratch + reach;
+  const size_t x = run.strides[0], y = run.strides[1], z = kDifferences == 3 ? run.strides[2] : 0;
+  for (size_t begin = 0; begin < run.elements; begin += kTileElements<T>) {
+    const size_t end = std::min<size_t>(begin + kTileElements<T>, run.elements);
+    for (size_t i = begin; i < end; ++i) values[i] = Number<T, kSwap, kFloating>::get(in, i);
+    const auto plane = [x, y](const T* at) {
+      return static_cast<T>(static_cast<T>(at[0] - *(at - x)) - static_cast<T>(*(at - y) - *(at - y - x)));
+    };
+    for (size_t i = begin; i < end; ++i) {
+      T difference = plane(values + i);
+      if constexpr (kDifferences == 3) difference = static_cast<T>(difference - plane(values + i - z));
+      store(out, i, to_zigzag(difference));
+    }
+  }
+}
+
 template <class T, bool kSwap, bool kFloating>
 VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
                                    T* scratch) {
@@ -49,6 +77,12 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
+  size_t reach = 0;
+  for (size_t i = 0; i < run.stride_count; ++i) reach += std::min<size_t>(run.strides[i], count);
+  if (reach < count && run.stride_count == 2)
+    return forward_at_once<T, kSwap, kFloating, 2>(run, in, out, scratch, reach);
+  if (reach < count && run.stride_count == 3)
+    return forward_at_once<T, kSwap, kFloating, 3>(run, in, out, scratch, reach);
   T* __restrict from = scratch;
   T* __restrict to = scratch + count;
   for (size_t i = 0; i < first; ++i) from[i] = Value::get(in, i);
@@ -82,8 +116,8 @@ VARVE_KERNEL_BODY Vector last_lanes(Vector vector, std::index_sequence<kIndex...
 template <size_t kStride, class T>
 VARVE_KERNEL_BODY void sum_up(T* values, size_t count) {
   size_t i = 0;
-  if constexpr (sizeof(T) <= 2) {
-    constexpr size_t lanes = 16 / sizeof(T);
+  constexpr size_t lanes = 16 / sizeof(T);
+  if constexpr (kStride < lanes && sizeof(T) <= 4) {
     using Vector [[gnu::vector_size(16)]] = T;
     constexpr auto all = std::make_index_sequence<lanes>();
     Vector sums{};
@@ -125,17 +159,86 @@ VARVE_KERNEL_BODY void accumulate(T* values, size_t count, size_t stride) {
   }
 }
 
+/// values[i] += values[i - stride] for `count` numbers that follow `stride` others.
+template <class T>
+VARVE_KERNEL_BODY void accumulate_after(T* values, size_t count, size_t stride) {
+  for (size_t begin = 0; begin < count; begin += stride) {
+    const size_t length = std::min(stride, count - begin);
+    T* __restrict row = values + begin;
+    const T* __restrict before = values + begin - stride;
+    for (size_t i = 0; i < length; ++i) row[i] = static_cast<T>(row[i] + before[i]);
+  }
+}
+
+/// Puts down numbers, the first of them at `begin`, of which each is `values` and the number `stride` before it.
+template <class T, bool kSwap, bool kFloating>
+VARVE_KERNEL_BODY void put_sums(const T* values, size_t begin, size_t count, size_t stride, std::byte* out) {
+  using Value = Number<T, kSwap, kFloating>;
+  size_t done = begin < stride ? std::min(stride - begin, count) : 0;
+  for (size_t i = 0; i < done; ++i) Value::put(out, begin + i, values[i]);
+  for (size_t length = 0; done < count; done += length) {
+    length = std::min(stride, count - done);
+    const T* __restrict row = values + done;
+    const std::byte* __restrict before = out + (begin + done - stride) * sizeof(T);
+    std::byte* __restrict to = out + (begin + done) * sizeof(T);
+    for (size_t i = 0; i < length; ++i) Value::put(to, i, static_cast<T>(row[i] + Value::get(before, i)));
+  }
+}
+
+/// The differences of a run of two or three dimensions, undone tile by tile: sums may be taken in any order, so those
+/// along the fastest dimension come first, of which no more than the last is needed again; of those across the rows a
+/// row is, and the others are numbers that have been put down. `scratch` has room for two runs. False, and nothing
+/// done, if the run is not like that.
+template <class T, bool kSwap, bool kFloating>
+VARVE_KERNEL_BODY bool inverse_at_once(const DifferenceRun& run, const std::byte* __restrict in, std::byte* out,
+                                       T* __restrict scratch) {
+  constexpr size_t row_elements_min = 8, plane_elements_min = 256;  // shorter ones take longer so
+  const size_t count = run.elements;
+  size_t along_rows = 0, row = 0, plane = 0;  // how often a difference was taken along the rows; the other strides
+  for (size_t i = 0; i < run.stride_count; ++i) {
+    const size_t stride = std::min<size_t>(run.strides[i], count);
+    if (stride == 1) {
+      ++along_rows;
+    } else if (stride < row_elements_min || plane != 0) {
+      return false;
+    } else {
+      (row == 0 ? row : plane) = stride;
+    }
+  }
+  if (along_rows == 0 || row == 0 || (plane != 0 && plane < plane_elements_min)) return false;
+  std::fill_n(scratch, row, T{0});
+  T* values = scratch + row;
+  T sums[kDifferencesMax] = {};
+  const size_t tile_elements = std::max(kTileElements<T>, row);
+  for (size_t begin = 0; begin < count; begin += tile_elements) {
+    const size_t length = std::min(tile_elements, count - begin);
+    for (size_t i = 0; i < length; ++i) values[i] = from_zigzag(load<T>(in, begin + i));
+    for (size_t pass = 0; pass < along_rows; ++pass) {
+      values[0] = static_cast<T>(values[0] + sums[pass]);
+      sum_up<1>(values, length);
+      sums[pass] = values[length - 1];
+    }
+    accumulate_after(values, length, row);
+    if (plane == 0) {
+      for (size_t i = 0; i < length; ++i) Number<T, kSwap, kFloating>::put(out, begin + i, values[i]);
+    } else {
+      put_sums<T, kSwap, kFloating>(values, begin, length, plane, out);
+    }
+    std::copy(values + length - row, values + length, scratch);  // of the last tile too few, in vain
+  }
+  return true;
+}
+
 template <class T, bool kSwap, bool kFloating>
 VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
                                    T* __restrict scratch) {
   using Value = Number<T, kSwap, kFloating>;
   const size_t count = run.elements;
   if (run.stride_count == 1 && run.strides[0] == 1) {
-    constexpr size_t tile_count = 2048 / sizeof(T);
-    T tile[tile_count];
+    T tile[kTileElements<T>];
     T sum = 0;
-    for (size_t start = 0; start < count; start += tile_count) {
-      const size_t length = std::min(tile_count, count - start);
+    for (size_t start = 0; start < count; start += kTileElements<T>) {
+      const size_t length = std::min(kTileElements<T>, count - start);
       for (size_t i = 0; i < length; ++i) tile[i] = from_zigzag(load<T>(in, start + i));
       tile[0] = static_cast<T>(tile[0] + sum);
       sum_up<1>(tile, length);
@@ -144,6 +247,7 @@ VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
+  if (inverse_at_once<T, kSwap, kFloating>(run, in, out, scratch)) return;
   for (size_t i = 0; i < count; ++i) scratch[i] = from_zigzag(load<T>(in, i));
   for (size_t pass = run.stride_count; pass > 0; --pass) accumulate(scratch, count, run.strides[pass - 1]);
   for (size_t i = 0; i < count; ++i) Value::put(out, i, scratch[i]);
@@ -261,27 +365,89 @@ void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs
 
 namespace {
 
-/// Elements as wide as a register: a plane is a shift and a narrowing, which compilers vectorise.
-template <class T>
-VARVE_KERNEL_BODY void shuffle_words(const std::byte* __restrict in, std::byte* __restrict out, size_t count) {
-  constexpr size_t tile_count = 1024;
-  for (size_t start = 0; start < count; start += tile_count) {
-    const size_t length = std::min(tile_count, count - start);
-    for (size_t plane = 0; plane < sizeof(T); ++plane) {
-      std::byte* __restrict to = out + plane * count + start;
-      for (size_t i = 0; i < length; ++i) to[i] = static_cast<std::byte>(load<T>(in, start + i) >> (8 * plane));
+/// Bytes of both vectors in turns: the lower halves of their parts of 16 bytes to `even`, the upper ones to `odd`.
+template <class Vector, size_t... kIndex>
+VARVE_KERNEL_BODY void interleave(Vector& even, Vector& odd, std::index_sequence<kIndex...>) {
+  constexpr size_t bytes = sizeof...(kIndex);
+  const Vector lower = __builtin_shufflevector(even, odd, (kIndex / 16 * 16 + kIndex % 16 / 2 + kIndex % 2 * bytes)...);
+  odd = __builtin_shufflevector(even, odd, (kIndex / 16 * 16 + 8 + kIndex % 16 / 2 + kIndex % 2 * bytes)...);
+  even = lower;
+}
+
+/// A transposition of kBytes elements of kBytes bytes by vectors of kVector bytes, which do the same to each of their
+/// parts of 16 bytes. A step interleaves vectors whose numbers differ in one bit: that bit becomes the lowest of a
+/// byte's place in its vector, and the highest of that place takes its place in the vector's number. So, with e3 e2 e1
+/// e0 for the number of an element and b2 b1 b0 for that of its byte, elements of 8 bytes begin as vector [e3 e2 e1],
+/// place [e0 b2 b1 b0], and the steps on bits 2, 1, 0 and 2 make that [e0 e2 e1] [b2 b1 b0 e3], then [e0 b2 e1] [b1 b0
+/// e3 e2], then [e0 b2 b1] [b0 e3 e2 e1], and [b0 b2 b1] [e3 e2 e1 e0]: planes.
+template <size_t kBytes, size_t kVector>
+struct Transposition {
+  using Vector [[gnu::vector_size(kVector)]] = uint8_t;
+  static constexpr size_t kBits = kBytes == 2 ? 1 : kBytes == 4 ? 2 : 3;
+  static_assert(kBytes == size_t{1} << kBits);
+  Vector vectors[kBytes];
+
+  template <size_t kBit>
+  VARVE_KERNEL_BODY void step() {
+    constexpr auto all = std::make_index_sequence<kVector>();
+    for (size_t i = 0; i < kBytes; ++i) {
+      if ((i >> kBit & 1) == 0) interleave(vectors[i], vectors[i | size_t{1} << kBit], all);
     }
+  }
+  /// The plane that a vector is after all steps.
+  static constexpr size_t plane_of(size_t vector) { return kBytes == 8 ? (vector << 1 & 7) | vector >> 2 : vector; }
+  VARVE_KERNEL_BODY void to_planes() {
+    step<kBits - 1>();
+    step<(2 * kBits - 2) % kBits>();
+    step<(3 * kBits - 3) % kBits>();
+    step<(4 * kBits - 4) % kBits>();
+  }
+  VARVE_KERNEL_BODY void to_elements() {
+    step<kBits - 1>();
+    if constexpr (kBits > 1) step<kBits - 2>();
+    if constexpr (kBits > 2) step<kBits - 3>();
+  }
+};
+
+/// Elements as wide as a register.
+template <class T, size_t kVector>
+VARVE_KERNEL_BODY void shuffle_words(const std::byte* __restrict in, std::byte* __restrict out, size_t count) {
+  using Block = Transposition<sizeof(T), kVector>;
+  size_t done = 0;
+  for (; done + kVector <= count; done += kVector) {
+    Block block;
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      for (size_t part = 0; part < kVector; part += 16) {
+        std::memcpy(reinterpret_cast<std::byte*>(&block.vectors[i]) + part, in + (done + part) * sizeof(T) + i * 16,
+                    16);
+      }
+    }
+    block.to_planes();
+    for (size_t i = 0; i < sizeof(T); ++i)
+      std::memcpy(out + Block::plane_of(i) * count + done, &block.vectors[i], kVector);
+  }
+  for (; done < count; ++done) {
+    for (size_t plane = 0; plane < sizeof(T); ++plane) out[plane * count + done] = in[done * sizeof(T) + plane];
   }
 }
 
-template <class T>
+template <class T, size_t kVector>
 VARVE_KERNEL_BODY void unshuffle_words(const std::byte* __restrict in, std::byte* __restrict out, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    T value = 0;
-    for (size_t plane = 0; plane < sizeof(T); ++plane) {
-      value = static_cast<T>(value | static_cast<T>(static_cast<T>(in[plane * count + i]) << (8 * plane)));
+  using Block = Transposition<sizeof(T), kVector>;
+  size_t done = 0;
+  for (; done + kVector <= count; done += kVector) {
+    Block block;
+    for (size_t i = 0; i < sizeof(T); ++i) std::memcpy(&block.vectors[i], in + i * count + done, kVector);
+    block.to_elements();
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      for (size_t part = 0; part < kVector; part += 16) {
+        std::memcpy(out + (done + part) * sizeof(T) + i * 16,
+                    reinterpret_cast<const std::byte*>(&block.vectors[i]) + part, 16);
+      }
     }
-    std::memcpy(out + i * sizeof(T), &value, sizeof(T));
+  }
+  for (; done < count; ++done) {
+    for (size_t plane = 0; plane < sizeof(T); ++plane) out[done * sizeof(T) + plane] = in[plane * count + done];
   }
 }
 
@@ -301,19 +467,21 @@ VARVE_KERNEL_BODY void shuffle_any(size_t element_bytes, const std::byte* __rest
   }
 }
 
+template <size_t kVector>
 VARVE_KERNEL_BODY void shuffle_body(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {
   switch (element_bytes) {
-    case 2: return shuffle_words<uint16_t>(in, out, count);
-    case 4: return shuffle_words<uint32_t>(in, out, count);
-    case 8: return shuffle_words<uint64_t>(in, out, count);
+    case 2: return shuffle_words<uint16_t, kVector>(in, out, count);
+    case 4: return shuffle_words<uint32_t, kVector>(in, out, count);
+    case 8: return shuffle_words<uint64_t, kVector>(in, out, count);
     default: return shuffle_any(element_bytes, in, out, count, true);
   }
 }
+template <size_t kVector>
 VARVE_KERNEL_BODY void unshuffle_body(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {
   switch (element_bytes) {
-    case 2: return unshuffle_words<uint16_t>(in, out, count);
-    case 4: return unshuffle_words<uint32_t>(in, out, count);
-    case 8: return unshuffle_words<uint64_t>(in, out, count);
+    case 2: return unshuffle_words<uint16_t, kVector>(in, out, count);
+    case 4: return unshuffle_words<uint32_t, kVector>(in, out, count);
+    case 8: return unshuffle_words<uint64_t, kVector>(in, out, count);
     default: return shuffle_any(element_bytes, in, out, count, false);
   }
 }
@@ -350,23 +518,25 @@ VARVE_KERNEL_BODY void bits_to_plane(const std::byte* __restrict in, std::byte* 
   }
 }
 
+template <size_t kVector>
 VARVE_KERNEL_BODY void bit_shuffle_body(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups,
                                         std::byte* planes) {
-  shuffle_body(element_bytes, in, planes, groups * 8);
+  shuffle_body<kVector>(element_bytes, in, planes, groups * 8);
   for (size_t j = 0; j < element_bytes; ++j) plane_to_bits(planes + j * groups * 8, out + j * groups * 8, groups);
 }
+template <size_t kVector>
 VARVE_KERNEL_BODY void bit_unshuffle_body(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups,
                                           std::byte* planes) {
   for (size_t j = 0; j < element_bytes; ++j) bits_to_plane(in + j * groups * 8, planes + j * groups * 8, groups);
-  unshuffle_body(element_bytes, planes, out, groups * 8);
+  unshuffle_body<kVector>(element_bytes, planes, out, groups * 8);
 }
 
 #define VARVE_SHUFFLE_VERSIONS(name)                                                                            \
   void name##_baseline(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {               \
-    name##_body(element_bytes, in, out, count);                                                                 \
+    name##_body<16>(element_bytes, in, out, count);                                                             \
   }                                                                                                             \
   VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) { \
-    name##_body(element_bytes, in, out, count);                                                                 \
+    name##_body<32>(element_bytes, in, out, count);                                                             \
   }
 VARVE_SHUFFLE_VERSIONS(shuffle)
 VARVE_SHUFFLE_VERSIONS(unshuffle)
@@ -374,11 +544,11 @@ VARVE_SHUFFLE_VERSIONS(unshuffle)
 
 #define VARVE_BIT_SHUFFLE_VERSIONS(name)                                                                              \
   void name##_baseline(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups, std::byte* planes) { \
-    name##_body(element_bytes, in, out, groups, planes);                                                              \
+    name##_body<16>(element_bytes, in, out, groups, planes);                                                          \
   }                                                                                                                   \
   VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups,        \
                                      std::byte* planes) {                                                             \
-    name##_body(element_bytes, in, out, groups, planes);                                                              \
+    name##_body<32>(element_bytes, in, out, groups, planes);                                                          \
   }
 VARVE_BIT_SHUFFLE_VERSIONS(bit_shuffle)
 VARVE_BIT_SHUFFLE_VERSIONS(bit_unshuffle)
