@@ -241,7 +241,7 @@ TEST(Snapshot, NeedsNoSecondSlotIfTheFirstIsWrittenInTime) {
   const auto view = *SnapshotView::open(owner);
   for (uint64_t step = 1; step <= 3; ++step) {
     program.advance_to(step);
-    std::this_thread::sleep_for(300ms);
+    std::this_thread::sleep_for(1s);
     ASSERT_TRUE(memory->fill({step}, program.table).ok());
     ASSERT_TRUE(view->begin_drain(step).ok());
     view->end_drain({});

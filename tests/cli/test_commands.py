@@ -4,9 +4,9 @@ import os
 import pty
 import random
 import re
+import select
 import struct
 import subprocess
-import time
 import unittest
 
 from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
@@ -333,11 +333,13 @@ class Look(WithThreeSets):
         self.addCleanup(os.close, ours)
         process = self.start("cat", "large@1:large", stderr=terminal, environment=self.environment(TERM="xterm"))
         os.close(terminal)
-        time.sleep(2.5)  # it waits for the reader of the pipe
+        shown = b""
+        while b"reading" not in shown:  # it waits for the reader of the pipe
+            self.assertTrue(select.select([ours], [], [], 60)[0], shown)
+            shown += os.read(ours, 65536)
         self.assertEqual(len(process.stdout.read()), 40 << 20)
         self.assertEqual(process.wait(timeout=60), SUCCESS)
         process.stdout.close()
-        self.assertIn(b"reading", os.read(ours, 65536))
 
     def test_verify_counts_what_it_checked(self):
         for deep in ((), ("--deep",)):

@@ -197,9 +197,13 @@ class Changing(ProgramTest):
             write()
             if os.stat(path).st_mtime_ns == 0:
                 self.skipTest("this file system never notes writes through mappings")
-            os.utime(path, ns=(0, 0))  # now each page is dirty, and may be written to without anybody's notice
-            write()
-            self.assertEqual(os.stat(path).st_mtime_ns, 0)
+            for _ in range(50):  # now each page is dirty: no write is noticed, until the kernel writes it back
+                os.utime(path, ns=(0, 0))
+                write()
+                if os.stat(path).st_mtime_ns == 0:
+                    break
+            else:
+                self.skipTest("the kernel writes pages back all the time")
             process = self.start("save", self.work / "saved", "--job", "job", "--step", "1", "--effort", "best",
                                  "--threads", "1")
             while process.poll() is None:

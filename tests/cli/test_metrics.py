@@ -14,6 +14,8 @@ from test_watch import WatchTest
 
 HAS_HTTP = os.environ.get("VARVE_WITH_METRICS", "1") == "1"
 PROMTOOL = shutil.which("promtool")
+# And the next two: below those that connections get, and not those of a run of these tests beside this one.
+PORT = 20_000 + 3 * (os.getpid() % 3000)
 
 
 def values(text):
@@ -68,7 +70,9 @@ class OfAWatcher(MetricsTest):
         self.assertTrue(wait_for(lambda: self.check(file.read_text()).get(far_newest) == 2))
         self.assertEqual(self.check(file.read_text())["varve_watch_running"], 1)
         # Another set that cannot be complete.
-        with open(self.write("run/out4/data", bytes(1000)), "ab"):
+        with open(self.write("run/out4/data", b""), "ab") as writer:
+            writer.write(bytes(1000))
+            writer.flush()
             waiting = 'varve_watch_pending_sets{state="waiting"}'
             self.assertTrue(wait_for(lambda: self.check(file.read_text())[waiting] == 1))
             self.assertEqual(self.check(file.read_text())["varve_watch_pending_bytes"], 1000)
@@ -94,10 +98,10 @@ class OfAWatcher(MetricsTest):
 
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_are_served(self):
-        watcher = self.watch("--quiet", "0.2", "--metrics", "29117")
+        watcher = self.watch("--quiet", "0.2", "--metrics", str(PORT))
         self.appear(3)
         self.expect(watcher, "saved", "run@3")
-        kind, text = self.get("http://127.0.0.1:29117/metrics")
+        kind, text = self.get(f"http://127.0.0.1:{PORT}/metrics")
         self.assertTrue(kind.startswith("text/plain; version=0.0.4"), kind)
         self.assertEqual(self.check(text)["varve_watch_saved_sets_total"], 1)
         self.end(watcher)
@@ -110,23 +114,23 @@ class OfAWatcher(MetricsTest):
 class OfAServer(MetricsTest):
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_are_served_in_both_formats(self):
-        server = self.serve_with("--metrics", "29118")
+        server = self.serve_with("--metrics", str(PORT + 1))
         self.write("run/out7/data", os.urandom(100_000))
         self.varve("save", self.work / "run" / "out7", "--store", self.socket)
         self.wait_for_metrics()
-        kind, text = self.get("http://127.0.0.1:29118/metrics")
+        kind, text = self.get(f"http://127.0.0.1:{PORT + 1}/metrics")
         told = self.check(text)
         self.assertGreater(told['varve_server_requests_total{request="create",outcome="done"}'], 0)
         self.assertGreaterEqual(told["varve_server_received_bytes_total"], 0)
         self.assertGreater(told['varve_server_request_seconds_count{request="hello"}'], 0)
-        kind, text = self.get("http://127.0.0.1:29118/metrics", accept="application/openmetrics-text; version=1.0.0")
+        kind, text = self.get(f"http://127.0.0.1:{PORT + 1}/metrics", accept="application/openmetrics-text; version=1.0.0")
         self.assertTrue(kind.startswith("application/openmetrics-text"), kind)
         self.assertTrue(text.endswith("# EOF\n"))
         self.assertIn("# TYPE varve_server_requests counter", text)
         self.assertEqual(told["varve_server_running"], 1)
         for path, data in (("/", None), ("/metrics", b"x")):
             with self.assertRaises(urllib.error.HTTPError):
-                urllib.request.urlopen("http://127.0.0.1:29118" + path, data=data, timeout=10)
+                urllib.request.urlopen(f"http://127.0.0.1:{PORT + 1}" + path, data=data, timeout=10)
         server.terminate()
 
     def test_tell_what_its_store_has(self):
@@ -156,12 +160,12 @@ class OfAServer(MetricsTest):
         server = self.start("serve", "--listen", self.socket, "--dir", self.store, *options)
         self.servers.append(server)
         self.assertIn(b"serving", server.stdout.readline())
-        self.assertIn(b"metrics are at http://127.0.0.1:29118/metrics", server.stdout.readline())
+        self.assertIn(f"metrics are at http://127.0.0.1:{PORT + 1}/metrics".encode(), server.stdout.readline())
         return server
 
     def wait_for_metrics(self):
         for _ in range(100):
-            if 'request="create",outcome="done"} 0' not in self.get("http://127.0.0.1:29118/metrics")[1]:
+            if 'request="create",outcome="done"} 0' not in self.get(f"http://127.0.0.1:{PORT + 1}/metrics")[1]:
                 return
             subprocess.run(["sleep", "0.1"], check=True)
 

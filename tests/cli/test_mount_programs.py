@@ -1,5 +1,6 @@
 """Programs that know nothing of Varve write into a mount, and get what they would get on a local disk."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -287,7 +288,8 @@ class Programs(MountTest):
                                    stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
         self.assertTrue(wait_for(lambda: len(self.sets()) >= 3, 60))
         for number in [process.pid, *descendants(process.pid)]:
-            os.kill(number, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # who starts them may have taken note first
+                os.kill(number, signal.SIGKILL)
         process.wait()
         time.sleep(0.5)  # a seal that is under way goes on
         latest = os.readlink(self.job / "latest")

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pathlib
 import signal
 import time
 import unittest
@@ -11,6 +12,11 @@ from support import INTERRUPTED, NOT_FOUND, SAMPLE, SUCCESS, USAGE, ProgramTest,
 
 HAS_CHARTS = os.environ.get("VARVE_WITH_CHARTS", "1") == "1"
 PARTS = ("contents", "dedup", "changes", "compression", "timing", "advice")
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Study(ProgramTest):
@@ -84,7 +90,8 @@ class Study(ProgramTest):
         for number in (1, 2):
             self.write(f"run/dump{number}/x.cpu0", compressible_bytes(32 << 20, seed=number))
         process = self.start("study", "run", "--json", "--threads", "1", "--sample", "all")
-        time.sleep(1)
+        while process.poll() is None and processor_seconds(process.pid) < 1:
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, INTERRUPTED, err)

@@ -1,5 +1,6 @@
 """`varve save`, `restore` and `verify` by several processes that a launcher has started."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -120,7 +121,8 @@ class Together(ProgramTest):
             process = self.launch(4, "save", self.work / "large", "--job", "run", "--step", attempt, "--codec", "lzma:9")
             time.sleep(0.3 + 0.17 * (attempt % 10))
             for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[:2]:
-                os.kill(int(child), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
             process.communicate(timeout=300)
         for entry in self.facts("list")["sets"]:
             self.assert_restores(f"run@{entry['step']}", self.work / "large")

@@ -13,7 +13,7 @@ import time
 import unittest
 
 from support import INTERRUPTED, NOT_FOUND, PROGRAM, SUCCESS, default_signals
-from test_metrics import HAS_HTTP, MetricsTest
+from test_metrics import HAS_HTTP, PORT, MetricsTest
 
 RUN = """\
 # TYPE varve_run_info gauge
@@ -98,12 +98,12 @@ class WhatItShows(TopTest):
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_has_servers(self):
         socket = f"unix:{self.work}/sock"
-        server = self.start("serve", "--listen", socket, "--dir", self.store, "--metrics", "29119",
+        server = self.start("serve", "--listen", socket, "--dir", self.store, "--metrics", str(PORT + 2),
                             environment=self.alone())
         self.servers.append(server)
         self.assertIn(b"serving", server.stdout.readline())
         server.stdout.readline()
-        for place in ("29119", "127.0.0.1:29119", "http://127.0.0.1:29119/metrics"):
+        for place in (str(PORT + 2), f"127.0.0.1:{PORT + 2}", f"http://127.0.0.1:{PORT + 2}/metrics"):
             self.assertEqual(len(self.told(place)["servers"]), 1, place)
         # It is seen without that, too.
         told = self.told()["servers"]

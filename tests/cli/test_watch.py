@@ -10,6 +10,7 @@ import subprocess
 import time
 import unittest
 
+from mounting import wait_for
 from serving import ServeTest
 from support import BUSY, DAMAGED, EXISTS, FAILURE, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
 
@@ -96,10 +97,13 @@ class Watching(WatchTest):
         path = self.write("run/out5/data", b"begin")
         with open(path, "ab") as writer:
             watcher = self.watch("--quiet", "0.2")
+            def is_waited_for():
+                told = [each for watcher in self.facts("status")["watchers"] for each in watcher["pending"]]
+                return any("writing data" in each["why"] for each in told)
+            self.assertTrue(wait_for(is_waited_for))
             time.sleep(1)
+            self.assertTrue(is_waited_for())
             self.assertEqual(self.facts("list")["sets"], [])
-            state = self.facts("status")["watchers"][0]["pending"][0]
-            self.assertIn("writing data", state["why"])
             writer.write(b" end")
         self.expect(watcher, "saved", "run@5")
         self.end(watcher)

@@ -1,5 +1,6 @@
 """What the tests of the examples share: runs under the launcher, in folders of their own, and killing all of a run."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -76,7 +77,8 @@ class ExampleTest(unittest.TestCase):
 
     def kill_all(self, process):
         for victim in [*(children_of(process.pid) if LAUNCHER else []), process.pid]:
-            os.kill(victim, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # who starts them may have taken note first
+                os.kill(victim, signal.SIGKILL)
         process.stdout.read()  # ends when all of them are dead
         process.stdout.close()
         process.wait()

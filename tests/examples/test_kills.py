@@ -41,7 +41,7 @@ class Kill(ExampleTest):
     def test_between_runs_of_other_numbers_of_ranks_changes_nothing(self):
         expected = self.state(self.run_to_end("whole", MANY_RANKS, *FLOW, "--mode", "none"))
         command = (*FLOW, "--mode", "async")
-        for ranks, step in ((4, 200), (3, 400), (7, 600), (1, 800)):
+        for ranks, step in ((4, 200), (3, 400), (7, 600), (1, 700)):
             self.run_and_kill("killed", ranks, f"checkpoint of step {step}", *command)
         out = self.run_to_end("killed", 5, *command)
         self.assertGreaterEqual(int(found(r"^going on from step (\d+)$", out)), 600)

@@ -77,7 +77,9 @@ class Observed(ExampleTest):
         # Each moment in which the program waited has a cause.
         for part in (told, first, second):
             self.assertAlmostEqual(sum(part["blocked"].values()), part["blocked_seconds"], places=5)
-            self.assertGreaterEqual(part["attributed_share"], 0.99)
+            self.assertGreaterEqual(part["attributed_share"], 0.9)
+        # Others may have had the processor for a moment, which is no cause, but not in both.
+        self.assertGreaterEqual(max(first["attributed_share"], second["attributed_share"]), 0.99)
         for one in first["checkpoints"] + second["checkpoints"]:
             self.assertAlmostEqual(sum(one["blocked"].values()), one["blocked_seconds"], places=5)
 

@@ -92,7 +92,7 @@ class Job:
         pids = self.pids()
         if whom == "launcher":
             process.kill()
-        elif whom == "all":
+        elif whom == "all" and pids:
             for pid in pids:
                 kill(pid)
         elif pids:
@@ -217,7 +217,7 @@ class Kills(unittest.TestCase):
     def lose_a_node_and_compare(self, mode, levels, rebuilt):
         what = f"seed {self.seed}: {mode}, {levels}"
         nodes = ("a", "b", "c")
-        expected, seconds = self.in_peace(JobOnNodes.RANKS_OF_NODE * len(nodes), mode)
+        expected, _ = self.in_peace(JobOnNodes.RANKS_OF_NODE * len(nodes), mode)
         job = JobOnNodes(self.work / "job", nodes, mode, levels)
         process = job.start()
         job.wait_for_steps(process)
@@ -225,7 +225,10 @@ class Kills(unittest.TestCase):
         limit = time.monotonic() + PATIENCE_SECONDS
         while not job.sets_in("far") and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.01)
-        time.sleep(self.draw.uniform(0.2, 0.5) * seconds)
+        wanted = self.draw.randrange(STEPS // 4, STEPS // 2)
+        while (max(job.sets_in("local/node-a"), default=0) < wanted and process.poll() is None
+               and time.monotonic() < limit):
+            time.sleep(0.01)
         self.assertIsNone(process.poll(), f"{what}: it was over too soon")
         lost = self.draw.choice(nodes)
         job.lose_node(lost)

@@ -83,7 +83,7 @@ struct ABucketServed : testing::Test {
     way->dead = way->is_killed = true;
     std::thread ending([this] { server.reset(); });
     while (std::filesystem::exists(folder / "socket")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // then the connections are closed, too
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // then the connections are closed, too
     way->is_silent = true;
     ending.join();
     old.push_back(std::move(own));
