@@ -20,9 +20,10 @@ enum class BlockedCause : uint8_t {
   store,    ///< for a set to be complete in the nearest store
   levels,   ///< at the end, for the last set to come to all levels
   end,      ///< at the end, for the rest
+  call,     ///< for what the session looks at and notes down in a checkpoint's call
   other,    ///< for nothing of these
 };
-inline constexpr size_t kBlockedCauses = 9;
+inline constexpr size_t kBlockedCauses = 10;
 /// "open", "restart", ...
 std::string_view blocked_cause_name(BlockedCause cause);
 

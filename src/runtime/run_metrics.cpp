@@ -190,7 +190,7 @@ Metrics run_metrics(const RunFacts& facts, const RunCosts& costs, const BlockedP
   metrics.gauge("varve_run_newest_step", "Step of the newest checkpoint, wherever it is.");
   if (state.newest) metrics.sample(step_value(*state.newest));
   metrics.gauge("varve_run_queue_bytes", "Bytes of this rank's group that are still to be dealt with.")
-      .sample(of_count(state.bytes_to_write - std::min(state.bytes_to_write, state.bytes_written)));
+      .sample(state.ended ? 0 : of_count(state.bytes_to_write - std::min(state.bytes_to_write, state.bytes_written)));
   tell_costs(metrics, costs, blocked);
   tell_levels(metrics, state, facts.begin);
   return metrics;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -172,6 +173,16 @@ Result<Location> Location::parse(std::string_view text) {
   if (text.empty()) return Status::invalid_argument("the name of a store is empty");
   location.folder = std::string(text);
   return location;
+}
+
+std::string absolute_location(const std::string& text) {
+  const Result<Location> location = Location::parse(text);
+  if (!location.ok() || !location->is_folder()) return text;
+  std::error_code error;
+  std::string full = std::filesystem::absolute(location->folder, error).lexically_normal().string();
+  if (error) return text;
+  while (full.size() > 1 && full.ends_with('/')) full.pop_back();
+  return full;
 }
 
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options) {

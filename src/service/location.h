@@ -30,6 +30,9 @@ struct Location {
   static Result<Location> parse(std::string_view text);
 };
 
+/// The same place, named so that it is found from any folder.
+std::string absolute_location(const std::string& text);
+
 /// How places elsewhere are reached. What is empty, the environment says.
 struct ReachOptions {
   std::string key_file;     ///< of servers over TCP; VARVE_KEY_FILE

@@ -186,20 +186,29 @@ class Verifier {
           depth_.share >= 1, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); },
           progress_);
       if (depth_.share >= 1) report_.sampled_count += (*arena)->index().packs.size();
-      if (depth_.share > 0 && depth_.share < 1) check_some_packs(**arena);
+      if (depth_.share > 0 && depth_.share < 1) check_some_packs(*arena);
     }
+    if (not_drawn_.arena && report_.sampled_count == 0) check_pack(*not_drawn_.arena, not_drawn_.pack);
     return progress_.cancelled() ? Status::cancelled() : Status();
   }
 
-  void check_some_packs(const ArenaReader& arena) {
+  void check_some_packs(const std::shared_ptr<ArenaReader>& arena) {
     std::bernoulli_distribution is_drawn(depth_.share);
-    for (size_t i = 0; i < arena.index().packs.size() && !progress_.cancelled(); ++i) {
-      if (!is_drawn(random_)) continue;
-      ++report_.sampled_count;
-      Result<Pack> pack = arena.read_pack(i);
-      const Status whole = pack.ok() ? pack->verify_all() : pack.status();
-      if (!whole.ok()) report_frame(whole, arena.id(), arena.index().packs[i].score);
+    for (size_t i = 0; i < arena->index().packs.size() && !progress_.cancelled(); ++i) {
+      if (is_drawn(random_)) {
+        check_pack(*arena, i);
+      } else if (std::uniform_int_distribution<uint64_t>(0, not_drawn_.count++)(random_) == 0) {
+        not_drawn_.arena = arena;
+        not_drawn_.pack = i;
+      }
     }
+  }
+
+  void check_pack(const ArenaReader& arena, size_t i) {
+    ++report_.sampled_count;
+    Result<Pack> pack = arena.read_pack(i);
+    const Status whole = pack.ok() ? pack->verify_all() : pack.status();
+    if (!whole.ok()) report_frame(whole, arena.id(), arena.index().packs[i].score);
   }
 
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {
@@ -304,6 +313,12 @@ class Verifier {
   const Store& store_;
   const VerifyDepth depth_;
   std::mt19937_64 random_;  ///< which packs are drawn
+  /// One of those that were not, for where none is.
+  struct NotDrawn {
+    std::shared_ptr<ArenaReader> arena;
+    size_t pack = 0;
+    uint64_t count = 0;  ///< of which it is one
+  } not_drawn_;
   Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;

@@ -13,6 +13,7 @@ import unittest
 
 PROGRAM = os.environ.get("VARVE_PROGRAM", "varve")
 NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
+HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
 HAS_HDF5 = os.environ.get("VARVE_WITH_HDF5", "1") == "1"
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "sample" / "implosion"
 

@@ -9,9 +9,8 @@ import time
 import unittest
 
 from serving import HAS_TLS, KINDS, LevelsTest
-from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
+from support import DAMAGED, EXISTS, FAILURE, HAS_TOML, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
 
-HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
 
 
 class EveryKindOfLevel(LevelsTest):

@@ -1,4 +1,5 @@
-"""Programs that nobody changed run beside a watcher with one option, are lost, and go on from what it has saved.
+"""Programs that nobody changed run beside a watcher with one option, are lost, and go on from what it has saved; what they
+have written is saved by hand as well.
 
 Each test needs its program (Debian has them all), and is skipped without it."""
 
@@ -8,6 +9,7 @@ import time
 import unittest
 
 import programs
+from support import snapshot
 from test_watch import WatchTest
 
 
@@ -21,6 +23,14 @@ class Programs(programs.Calls, WatchTest):
             time.sleep(0.1)
         self.fail(f"only {names} of {count} sets came")
 
+    def save_by_hand(self, folder):
+        """Saves what lies there with one command, without an option but the job's name, and looks at what comes back."""
+        self.varve("save", folder, "--job", "by-hand")
+        back = self.work / "by-hand"
+        self.varve("restore", "by-hand", back)
+        self.assertEqual(snapshot(back), snapshot(folder))
+        shutil.rmtree(back)
+
     def lose(self, watcher, count, *command):
         """Once the store has so many sets, the program, the watcher and the folder are lost. Returns the newest step."""
         process = self.begin(*command, folder=self.run_folder)
@@ -28,6 +38,7 @@ class Programs(programs.Calls, WatchTest):
         watcher.kill()
         watcher.wait()
         self.kill_all(process)
+        self.save_by_hand(self.run_folder)
         shutil.rmtree(self.run_folder)
         return int(self.saved("run", count)[-1].split("@")[1])
 
@@ -39,6 +50,7 @@ class Programs(programs.Calls, WatchTest):
         names = self.saved("cavity", 3)
         self.assertEqual(names, ["cavity@0.0", "cavity@0.1", "cavity@0.2"])
         self.end(watcher)
+        self.save_by_hand(case)
         ended = {path: (case / path).read_bytes() for path in ("processor0/0.2/U", "processor1/0.2/p")}
         for processor in (0, 1):
             for lost in ("0.1", "0.2"):
@@ -57,6 +69,7 @@ class Programs(programs.Calls, WatchTest):
         (name,) = self.saved("run", 1)[-1:]
         time.sleep(2)
         self.end(watcher)
+        self.save_by_hand(run)
         shutil.rmtree(run)
         self.varve("restore", "run", run)
         self.assertIn("state.cpt", os.listdir(run), name)
@@ -71,6 +84,7 @@ class Programs(programs.Calls, WatchTest):
         self.call(programs.LAMMPS, "-in", "in.melt", folder=run)
         self.assertEqual(self.saved("run", 3), ["run@50", "run@100", "run@150"])
         self.end(watcher)
+        self.save_by_hand(run)
         ended = (run / "end.data").read_text()
         for lost in run.glob("melt.*"):
             lost.unlink()
@@ -98,6 +112,7 @@ class Programs(programs.Calls, WatchTest):
         self.saved("si", 1)
         time.sleep(3)
         self.end(watcher)
+        self.save_by_hand(run / "out")
         shutil.rmtree(run / "out")
         self.varve("restore", "si", run / "out")
         self.assertTrue((run / "out" / "si.save" / "charge-density.dat").exists())

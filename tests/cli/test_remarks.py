@@ -8,10 +8,9 @@ import tarfile
 import unittest
 
 from serving import ServeTest
-from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
+from support import DAMAGED, EXISTS, FAILURE, HAS_TOML, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
 
 HAS_TAR = os.environ.get("VARVE_WITH_TAR", "1") == "1"
-HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
 
 
 class Remarks(ProgramTest):
@@ -135,7 +134,8 @@ class Remarks(ProgramTest):
 
     def test_a_sample_is_verified(self):
         self.assertIn("every byte of", self.varve("verify", "--sample", "50%"))
-        self.assertEqual(self.facts("verify", "--sample", "0")["sampled_count"], 0)
+        self.fails(USAGE, "verify", "--sample", "0")
+        self.assertEqual(self.facts("verify", "--sample", "0.000001%")["sampled_count"], 1, "a store is looked at")
         self.assertGreater(self.facts("verify", "--sample", "1")["checked_bytes"], 0)
         self.fails(USAGE, "verify", "--sample", "150%")
         self.fails(USAGE, "verify", "--sample", "5%", "--deep")
@@ -199,6 +199,14 @@ class Remarks(ProgramTest):
         done = self.run_program("save", self.work / "run" / "dump0001", "--step", "11", environment=environment)
         self.assertEqual(done[0], USAGE)
         self.assertIn("VARVE_EFFORT", self.text(done[2]))
+
+    def test_how_many_sets_runs_keep_holds_for_saves(self):
+        environment = self.environment(VARVE_KEEP_LAST="2", VARVE_JOB="kept")
+        for step in range(1, 5):
+            code, _, err = self.run_program("save", self.work / "run" / f"dump000{step}", environment=environment)
+            self.assertEqual((code, err), (SUCCESS, ""))
+        self.assertEqual([name for name in self.names() if name.startswith("kept")], ["kept@3", "kept@4"])
+        self.assertIn("run@1", self.names())
 
     @unittest.skipUnless(HAS_TOML, "built without TOML")
     def test_the_store_that_saves_are_told_is_that_of_all_commands(self):

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from serving import HAS_TLS, KINDS, LevelsTest, ServeTest
-from support import FAILURE, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, USAGE, compressible_bytes
+from support import FAILURE, HAS_TOML, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, USAGE, compressible_bytes
 
 KILLS = 60 if NIGHTLY else 4  # of each kind of level
 
@@ -79,6 +79,17 @@ class EverythingWorks(ServeTest):
         server.send_signal(signal.SIGINT)
         self.assertEqual(server.wait(timeout=20), SUCCESS)
         self.check_folder()
+
+    @unittest.skipUnless(HAS_TLS and HAS_TOML, "a build without TLS or TOML")
+    def test_with_a_key_that_the_options_file_names(self):
+        self.varve("serve", "--new-key", self.key)
+        _, place = self.serve("--key-file", self.key, listen="tcp://127.0.0.1:0")
+        self.write("varve.toml", f'store = "{place}"\nkey_file = "{self.key}"\n'.encode())
+        self.use("")
+        self.varve("save", SAMPLE / "DD0005")
+        self.assertEqual([record["name"] for record in self.facts("list")["sets"]], ["implosion@5"])
+        (self.work / "varve.toml").unlink()
+        self.assertIn("key", self.fails(USAGE, "list", "--store", place))
 
     def test_stores_the_same_as_a_folder(self):
         _, place = self.serve()

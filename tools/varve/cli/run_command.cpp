@@ -103,6 +103,8 @@ class RunCommand final : public Command {
     // From before the start is noted until all is: what comes between is not to end us, nor to be missed.
     const HeldSignals signals;
     VARVE_TRY(begin());
+    if (session.is_verbose())
+      session.log(fmt::format("start {} of the job", starts_.starts), {{"event", "start"}, {"starts", starts_.starts}});
     ChildProgram child;
     child.command = command_;
     child.environment = environment_of(session, settings, slurm);

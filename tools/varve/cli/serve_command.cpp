@@ -101,7 +101,7 @@ class ServeCommand final : public Command {
       session.warn(
           Status::resource_limit(fmt::format("there is room for {} connections only", server->connections_max()),
                                  "--connections", "let this user have more files open (ulimit -n)"));
-    Telling telling{.address = address, .place = place};
+    Telling telling{.address = address, .place = absolute_location(place)};
     if (!metrics_.empty()) VARVE_TRY(begin_telling(session, bucket.get(), telling));
     // Where who looks at this machine finds it.
     SegmentFamily own;

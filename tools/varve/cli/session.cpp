@@ -46,12 +46,24 @@ Result<std::unique_ptr<Store>> Session::open_source(const std::string& location)
                            "name a store that has the sets");
 }
 
+Result<ReachOptions> Session::reach_of(const std::string& location) const {
+  ReachOptions reach = options_.reach;
+  const Result<Location> place = Location::parse(location);
+  if (!place.ok() || place->is_folder()) return reach;
+  VARVE_ASSIGN(const Settings run, resolve_settings({}, SettingsSources::of_process()));
+  if (reach.key_file.empty() && is_said(run, "key_file")) reach.key_file = run.reach.key_file;
+  if (reach.s3_endpoint.empty() && is_said(run, "s3_endpoint")) reach.s3_endpoint = run.reach.s3_endpoint;
+  return reach;
+}
+
 Result<StorePlace*> Session::open_place(const std::string& location) {
-  return keep(open_location(location, {.reach = options_.reach}));
+  VARVE_ASSIGN(const ReachOptions reach, reach_of(location));
+  return keep(open_location(location, {.reach = reach}));
 }
 
 Result<StorePlace*> Session::open_any_servers(const std::string& location) {
-  return keep(open_location(location, {.reach = options_.reach, .any_servers = true}));
+  VARVE_ASSIGN(const ReachOptions reach, reach_of(location));
+  return keep(open_location(location, {.reach = reach, .any_servers = true}));
 }
 
 Result<StorePlace*> Session::keep(Result<std::unique_ptr<StorePlace>> opened) {

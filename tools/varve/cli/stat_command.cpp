@@ -8,6 +8,7 @@
 #include "engine/inspect.h"
 #include "monitor/metrics_outlet.h"
 #include "monitor/store_facts.h"
+#include "service/location.h"
 #include "store/store.h"
 
 namespace varve::cli {
@@ -69,7 +70,7 @@ class StatCommand final : public Command {
   Status write_metrics(const Session& session, const Store& store, const StoreStatistics& statistics) const {
     const auto number = [](auto value) { return static_cast<double>(value); };
     VARVE_ASSIGN(const std::string location, session.store_path());
-    Metrics metrics = Metrics::with({{"store", location}});
+    Metrics metrics = Metrics::with({{"store", absolute_location(location)}});
     VARVE_ASSIGN(const StoreFacts facts, look_at_store(store));
     tell(facts, metrics);
     // Where a set is not whole it may not be known what it needs.

@@ -22,9 +22,10 @@ class VerifyCommand final : public Command {
         "--sample", "SHARE",
         [this](const std::string& text) -> Status {
           VARVE_ASSIGN(sample_, parse_share(text));
-          return {};
+          if (*sample_ > 0) return {};
+          return Status::invalid_argument("a sample of nothing shows nothing", text, "leave --sample away");
         },
-        "read every byte of this share of the packs, drawn anew each time");
+        "read every byte of this share of the packs, drawn anew each time; of one at least");
     arguments.examples(
         "  varve verify             records, trees and headers: quick\n"
         "  varve verify --deep      every byte\n"

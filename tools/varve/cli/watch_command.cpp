@@ -25,6 +25,7 @@
 #include "monitor/metrics_outlet.h"
 #include "runtime/command_levels.h"
 #include "serve/offer.h"
+#include "service/location.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
 #include "watch/watcher.h"
@@ -437,6 +438,7 @@ class WatchCommand final : public Command {
     if (target.location.empty()) {
       VARVE_ASSIGN(target.location, session.store_path());
     }
+    target.location = absolute_location(target.location);  // watchers, and who asks for them, may be in other folders
     target.level = target.location;
     VARVE_ASSIGN(target.place, session.open_place(target.location));
     VARVE_ASSIGN(target.own, varve::open_store(*target.place));

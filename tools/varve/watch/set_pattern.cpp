@@ -103,7 +103,7 @@ const std::array<ReadyPatterns, 5>& ready_patterns() {
       {{kOpenFoam, {"processor{rank}/{time}/**", "processors*/{time}/**", "{time}/**"}},
        {"gromacs", {"*.cpt"}},
        {"lammps", {"*.{step}.restart.*", "*.{step}.restart", "*restart.{step}.*", "*restart.{step}", "*restart.?"}},
-       {"enzo", {"DD{step}/**"}},
+       {"enzo", {"DD{step}/**", "RD{step}/**"}},
        {"qe", {"*.save/**"}}}};
   return ready;
 }

@@ -82,6 +82,7 @@ TEST(SetPattern, HasThoseOfPrograms) {
     ASSERT_TRUE(patterns.ok()) << program;
     EXPECT_NE(patterns->front().text(), program);
   }
+  EXPECT_EQ(parse_patterns("enzo")->back().text(), "RD{step}/**") << "dumps by redshift";
   EXPECT_EQ(parse_patterns("DD{step}/**")->front().text(), "DD{step}/**");
 }
 
