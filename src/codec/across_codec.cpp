@@ -29,6 +29,8 @@ constexpr double kWorthTogether = 0.95;
 /// common than a sample shows.
 constexpr double kWorthInAll = 0.85;
 constexpr uint64_t kPartsMax = 65'536;
+/// Which prediction a long part gets, a piece in every so many says, which is as good as all of it.
+constexpr size_t kPieceBytes = 4_KiB, kPiecesApart = 8, kLongPartBytes = 32_KiB;
 
 /// A part, in elements of the pack.
 struct Placed {
@@ -43,19 +45,54 @@ MutableByteSpan bytes_of(MutableByteSpan pack, const Placed& part, uint32_t byte
   return pack.subspan(part.begin * bytes, part.elements * bytes);
 }
 
-/// A part of `elements` elements that begins with the element `begin` of the pack.
-std::vector<NumberRun> runs_of(const PackShape& shape, const Placed& part) {
-  PackShape own{.type = shape.type, .runs = {}};
-  uint64_t at = 0;
-  const uint64_t end = part.begin + part.elements;
-  for (const Run& run : shape.runs) {
-    const uint64_t from = std::max(at, part.begin), to = std::min(at + run.elements, end);
-    if (from < to) own.runs.push_back({to - from, run.dims, run.whole && to - from == run.elements});
-    at += run.elements;
-    if (at >= end) break;
+/// The runs of one part after the other.
+class RunsOfParts {
+ public:
+  explicit RunsOfParts(const PackShape& shape) : shape_(shape) {}
+  /// Of the next one. Behind the last run there are none.
+  std::vector<NumberRun> next(uint64_t elements) {
+    PackShape own{.type = shape_.type, .runs = {}};
+    for (uint64_t left = elements; left > 0 && run_ < shape_.runs.size();) {
+      const Run& run = shape_.runs[run_];
+      const uint64_t taken = std::min(left, run.elements - used_);
+      if (taken > 0) own.runs.push_back({taken, run.dims, run.whole && taken == run.elements});
+      left -= taken;
+      used_ += taken;
+      if (used_ < run.elements) break;
+      ++run_;
+      used_ = 0;
+    }
+    return number_runs(own, elements);
   }
-  return number_runs(own, part.elements);
-}
+
+ private:
+  const PackShape& shape_;
+  size_t run_ = 0;
+  uint64_t used_ = 0;  ///< elements of it
+};
+
+/// Where the numbers of a part are that its prediction is chosen by.
+class Pieces {
+ public:
+  explicit Pieces(size_t bytes) : bytes_(bytes), all_(bytes < kLongPartBytes) {}
+  bool are_all() const { return all_; }
+  /// visit(begin, bytes) of each.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    if (all_) return visit(size_t{0}, bytes_);
+    for (size_t begin = 0; begin < bytes_; begin += kPiecesApart * kPieceBytes)
+      visit(begin, std::min(kPieceBytes, bytes_ - begin));
+  }
+  double bits(uint32_t number_bytes, ByteSpan codes) const {
+    uint64_t sum = 0;
+    for_each([&](size_t begin, size_t bytes) { sum += kernels::code_bits(number_bytes, codes.subspan(begin, bytes)); });
+    return static_cast<double>(sum);
+  }
+
+ private:
+  const size_t bytes_;
+  const bool all_;
+};
 
 class AcrossCodec final : public Codec {
  public:
@@ -78,11 +115,12 @@ class AcrossCodec final : public Codec {
     std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(),
               codes.begin() + static_cast<ptrdiff_t>(whole_bytes));
     std::vector<Placed> placed;
+    RunsOfParts runs_of_parts(shape);
     for (const PackPart& part : parts) {
       placed.push_back({placed.empty() ? 0 : placed.back().begin + placed.back().elements, part.elements});
       std::optional<ByteSpan> reference;
       if (part.reference) reference = bytes_of(in, placed[*part.reference], format.bytes);
-      const std::vector<NumberRun> runs = runs_of(shape, placed.back());
+      const std::vector<NumberRun> runs = runs_of_parts.next(part.elements);
       const Prediction chosen = encode_part(format, runs, bytes_of(in, placed.back(), format.bytes), reference,
                                             bytes_of(codes, placed.back(), format.bytes));
       writer.varint(part.elements);
@@ -152,19 +190,25 @@ class AcrossCodec final : public Codec {
     const std::vector<kernels::DifferenceRun> differences = difference_runs(runs);
     kernels::difference_forward(format, differences, numbers, codes);
     if (!reference) return Prediction::own;
+    const Pieces pieces(codes.size());
     thread_local KeptRoom first_room, second_room;
     Prediction best = Prediction::own;
-    double least = kWorth * static_cast<double>(kernels::code_bits(format.bytes, codes));
+    double least = kWorth * pieces.bits(format.bytes, codes);
     const MutableByteSpan difference = first_room.take(codes.size()), quotient = second_room.take(codes.size());
     kernels::difference_forward(format, differences, *reference, quotient);
     kernels::subtract_codes(format.bytes, codes, quotient, difference);
-    if (const auto bits = static_cast<double>(kernels::code_bits(format.bytes, difference)); bits < least) {
+    if (const double bits = pieces.bits(format.bytes, difference); bits < least) {
       least = bits;
       best = Prediction::difference;
     }
-    kernels::quotient_forward(format, numbers, *reference, quotient);
-    if (static_cast<double>(kernels::code_bits(format.bytes, quotient)) < least) best = Prediction::quotient;
+    pieces.for_each([&](size_t begin, size_t bytes) {
+      kernels::quotient_forward(format, numbers.subspan(begin, bytes), reference->subspan(begin, bytes),
+                                quotient.subspan(begin, bytes));
+    });
+    if (pieces.bits(format.bytes, quotient) < least) best = Prediction::quotient;
     if (best == Prediction::own) return best;
+    if (best == Prediction::quotient && !pieces.are_all())
+      kernels::quotient_forward(format, numbers, *reference, quotient);
     const MutableByteSpan chosen = best == Prediction::difference ? difference : quotient;
     std::copy(chosen.begin(), chosen.end(), codes.begin());
     return best;
