@@ -73,8 +73,9 @@ Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const Le
   StorePlace* const there = level->place_.get();
   VARVE_ASSIGN(level->store_, there != nullptr ? open_store(*there) : Store::open(files, path));
   if (spec.bytes_per_second) {
-    level->throttled_ = std::make_unique<ThrottledBackend>(level->store_->backend(),
-                                                           static_cast<double>(*spec.bytes_per_second), clock);
+    level->throttled_ =
+        std::make_unique<ThrottledBackend>(level->store_->backend(), static_cast<double>(*spec.bytes_per_second), clock,
+                                           [&is_slowed = level->is_slowed_] { return !is_slowed; });
     VARVE_ASSIGN(level->slowed_,
                  there != nullptr ? open_store(*there, level->throttled_.get()) : Store::open(*level->throttled_));
   }

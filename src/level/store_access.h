@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -40,6 +41,8 @@ class LevelStore {
   const Store& store() const { return *store_; }
   /// For writing, no faster than the level allows. For one thread's work, as it is slowed as a whole.
   const Store& slowed() const { return slowed_ ? *slowed_ : *store_; }
+  /// From now on nothing waits for that: what is written has been given up. From any thread.
+  void stop_slowing() { is_slowed_ = false; }
   /// Another process has made the store's own name durable.
   void note_durable() const;
 
@@ -47,6 +50,7 @@ class LevelStore {
   explicit LevelStore(std::unique_ptr<StorePlace> place) : place_(std::move(place)) {}
 
   const std::unique_ptr<StorePlace> place_;  ///< on servers; none: a folder
+  std::atomic<bool> is_slowed_{true};
   std::unique_ptr<Backend> throttled_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Store> slowed_;  ///< if there is a limit
@@ -109,6 +113,9 @@ class StoreAccess {
   const Store* opened() const { return store_ ? &store_->store() : nullptr; }
   /// For writing, no faster than the level allows. It is open.
   const Store& slowed() const { return store_->slowed(); }
+  void stop_slowing() {
+    if (store_) store_->stop_slowing();
+  }
 
  private:
   bool may_be_away(const Status& failure) const { return !is_nearest_ && LevelStore::is_away(failure); }

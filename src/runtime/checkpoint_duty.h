@@ -69,6 +69,7 @@ struct CheckpointDuty {
   std::function<IfExists(uint64_t step)> policy_for;
   /// Asked before a part is saved, and before its set is made, by the group that makes it.
   std::function<Status()> may_save;
+  std::function<void()> stop_slowing;              ///< what is being written was given up
   std::function<void()> prepare_thread;            ///< run first on the thread: its place
   std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint

@@ -122,6 +122,11 @@ Status CheckpointThread::start() {
   return {};
 }
 
+void CheckpointThread::cancel() {
+  progress_.cancel();
+  if (duty_.stop_slowing) duty_.stop_slowing();
+}
+
 void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   stopping_ = true;
   bell_.ring();
@@ -129,7 +134,7 @@ void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   {
     const MutexLock lock(mutex_);
     const auto ended = [this]() VARVE_REQUIRES(mutex_) { return ended_; };
-    if (!ended_bell_.wait_for(mutex_, limit, ended)) progress_.cancel();
+    if (!ended_bell_.wait_for(mutex_, limit, ended)) cancel();
   }
   thread_.join();
 }

@@ -113,7 +113,7 @@ class CheckpointThread {
   /// The program waits for what is being written, or does no more. As often each.
   void hurry(bool waits) { effort_.hurry(waits); }
   /// Gives up what is being written at the next convenient point.
-  void cancel() { progress_.cancel(); }
+  void cancel();
   /// For parts of other groups, which may never come.
   void wait_little_for_others() { waits_little_ = true; }
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be

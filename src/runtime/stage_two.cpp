@@ -93,6 +93,7 @@ CheckpointDuty StageTwo::make_duty() const {
   for (const uint32_t group : plan.own_of_node() == 0 ? std::span(of_node) : std::span(of_node).first(1)) {
     if (group != plan.own) duty.siblings.push_back(stage_one_.owner_of(plan.groups[group].leader()));
   }
+  duty.stop_slowing = [this] { levels_.nearest().access().stop_slowing(); };
   duty.prepare_thread = [this] { place_thread(false); };
   if (settings_.saving.low_priority && stage_one_.free_processors().empty()) {
     duty.get_out_of_way = [this] { place_thread(true); };

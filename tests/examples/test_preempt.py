@@ -128,7 +128,7 @@ class Stop(Preempted):
 
     def test_with_too_little_time_stays_in_memory_and_is_drained(self):
         expected = self.expected()
-        slow = {"VARVE_WRITE_BYTES_PER_SECOND": "10kB/s", "VARVE_CODEC": "store"}
+        slow = {"VARVE_WRITE_BYTES_PER_SECOND": "100kB/s", "VARVE_CODEC": "store"}
         process = self.begin("--grace", "2s", **slow)
         # Nobody has measured how long a checkpoint takes: the time itself runs out.
         self.wait_for_memory(process)
