@@ -179,7 +179,7 @@ std::string absolute_location(const std::string& text) {
   const Result<Location> location = Location::parse(text);
   if (!location.ok() || !location->is_folder()) return text;
   std::error_code error;
-  std::string full = std::filesystem::absolute(location->folder, error).lexically_normal().string();
+  std::string full = std::filesystem::weakly_canonical(location->folder, error).string();
   if (error) return text;
   while (full.size() > 1 && full.ends_with('/')) full.pop_back();
   return full;

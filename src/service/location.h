@@ -30,7 +30,7 @@ struct Location {
   static Result<Location> parse(std::string_view text);
 };
 
-/// The same place, named so that it is found from any folder.
+/// The same place, named so that it is found from any folder, for whoever is told of it.
 std::string absolute_location(const std::string& text);
 
 /// How places elsewhere are reached. What is empty, the environment says.

@@ -75,7 +75,7 @@ class OfAWatcher(MetricsTest):
             writer.flush()
             waiting = 'varve_watch_pending_sets{state="waiting"}'
             self.assertTrue(wait_for(lambda: self.check(file.read_text())[waiting] == 1))
-            self.assertEqual(self.check(file.read_text())["varve_watch_pending_bytes"], 1000)
+            self.assertTrue(wait_for(lambda: self.check(file.read_text())["varve_watch_pending_bytes"] == 1000))
         self.expect(watcher, "saved", "run@4")
         self.assertTrue(wait_for(lambda: self.check(file.read_text())[f'varve_watch_level_newest_step{{job="run",level="dir:{near}"}}'] == 4))
         self.end(watcher)

@@ -215,9 +215,7 @@ class SaveCommand final : public Command {
     VARVE_ASSIGN(const Settings run, resolve_settings({}, sources));
     for (const Status& warning : run.warnings) session.warn(warning);
     saving_.fill_from(run);
-    names_levels_ = is_said(run, "levels");
-    // What goes from a store, and how fast it is written to, are a level's.
-    has_levels_ = names_levels_ || is_said(run, "keep_last") || is_said(run, "write_bytes_per_second");
+    has_levels_ = is_said(run, "levels");
     return {};
   }
 
@@ -278,8 +276,8 @@ class SaveCommand final : public Command {
   /// The first process makes levels that are not there, and is the one that brings sets along.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
               std::unique_ptr<CommandLevels>& levels) const {
-    if (!names_levels_) VARVE_TRY(check_store_is_elsewhere(session));
     if (!has_levels_) {
+      VARVE_TRY(check_store_is_elsewhere(session));
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
@@ -347,8 +345,7 @@ class SaveCommand final : public Command {
   SaveArguments saving_;
   std::vector<std::string> tags_;
   std::string levels_;
-  bool names_levels_ = false;  ///< here, or to runs
-  bool has_levels_ = false;    ///< they are named, or the store is one, as is said of it what a level has
+  bool has_levels_ = false;  ///< said here, or to runs
 };
 }  // namespace
 

@@ -46,24 +46,23 @@ Result<std::unique_ptr<Store>> Session::open_source(const std::string& location)
                            "name a store that has the sets");
 }
 
-Result<ReachOptions> Session::reach_of(const std::string& location) const {
+ReachOptions Session::reach_of(const std::string& location) const {
   ReachOptions reach = options_.reach;
-  const Result<Location> place = Location::parse(location);
-  if (!place.ok() || place->is_folder()) return reach;
-  VARVE_ASSIGN(const Settings run, resolve_settings({}, SettingsSources::of_process()));
-  if (reach.key_file.empty() && is_said(run, "key_file")) reach.key_file = run.reach.key_file;
-  if (reach.s3_endpoint.empty() && is_said(run, "s3_endpoint")) reach.s3_endpoint = run.reach.s3_endpoint;
+  const char* environment = std::getenv("VARVE_STORE");
+  if (!options_.store.empty() || (environment != nullptr && *environment != '\0')) return reach;
+  const Result<Settings> run = resolve_settings({}, SettingsSources::of_process());
+  if (!run.ok() || !is_said(*run, "store") || run->store != location) return reach;
+  if (reach.key_file.empty() && is_said(*run, "key_file")) reach.key_file = run->reach.key_file;
+  if (reach.s3_endpoint.empty() && is_said(*run, "s3_endpoint")) reach.s3_endpoint = run->reach.s3_endpoint;
   return reach;
 }
 
 Result<StorePlace*> Session::open_place(const std::string& location) {
-  VARVE_ASSIGN(const ReachOptions reach, reach_of(location));
-  return keep(open_location(location, {.reach = reach}));
+  return keep(open_location(location, {.reach = reach_of(location)}));
 }
 
 Result<StorePlace*> Session::open_any_servers(const std::string& location) {
-  VARVE_ASSIGN(const ReachOptions reach, reach_of(location));
-  return keep(open_location(location, {.reach = reach, .any_servers = true}));
+  return keep(open_location(location, {.reach = reach_of(location), .any_servers = true}));
 }
 
 Result<StorePlace*> Session::keep(Result<std::unique_ptr<StorePlace>> opened) {

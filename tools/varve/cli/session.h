@@ -81,8 +81,8 @@ class Session {
   void end_progress() { progress_.reset(); }
 
  private:
-  /// As the command line has it, or else the environment or the options file.
-  Result<ReachOptions> reach_of(const std::string& location) const;
+  /// As the command line has it, or else the options file, if that has named the store: it reaches no other one.
+  ReachOptions reach_of(const std::string& location) const;
   Result<StorePlace*> keep(Result<std::unique_ptr<StorePlace>> opened);
 
   const CommonOptions& options_;

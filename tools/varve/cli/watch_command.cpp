@@ -438,9 +438,9 @@ class WatchCommand final : public Command {
     if (target.location.empty()) {
       VARVE_ASSIGN(target.location, session.store_path());
     }
+    VARVE_ASSIGN(target.place, session.open_place(target.location));
     target.location = absolute_location(target.location);  // watchers, and who asks for them, may be in other folders
     target.level = target.location;
-    VARVE_ASSIGN(target.place, session.open_place(target.location));
     VARVE_ASSIGN(target.own, varve::open_store(*target.place));
     target.store = target.own.get();
     if (node_count_ == 0 || target.place->servers().size() == 1) return {};
