@@ -127,22 +127,25 @@ TEST_F(SaveRestore, GoesOnAfterOneThatWasStoppedBeforeItHadGivenAnyFileItsName) 
   EXPECT_EQ(test::snapshot_of(target), test::snapshot_of(source));
 }
 
+/// Does something once, when the first bytes have gone through.
+struct Meddler final : ProgressSink {
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {
+    if (!std::exchange(done, true)) meddle();
+  }
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return false; }
+  std::function<void()> meddle;
+  bool done = false;
+};
+
 TEST_F(SaveRestore, LeavesNoNoteWhereItCouldGiveNoFileItsName) {
   save_sample();
   const std::string target = place / "target";
   // It has looked at the folder already when another one puts the same set there.
-  struct Other final : ProgressSink {
-    void total(uint64_t) override {}
-    void advance(uint64_t) override {
-      if (!std::exchange(done, true)) put();
-    }
-    void phase(std::string_view) override {}
-    void warning(const Status&) override {}
-    bool cancelled() const override { return false; }
-    std::function<void()> put;
-    bool done = false;
-  } other;
-  other.put = [&] { EXPECT_TRUE(restore(target).ok()); };
+  Meddler other;
+  other.meddle = [&] { EXPECT_TRUE(restore(target).ok()); };
   RestoreOptions options;
   options.thread_count = 1;
   EXPECT_EQ(restore_set(*store, {"run", 7}, target, options, other).status().code(), StatusCode::already_exists);
@@ -405,17 +408,6 @@ TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
 }
 
 TEST_F(SaveRestore, RefusesAFolderThatChangesWhileItIsSaved) {
-  struct Meddler final : ProgressSink {
-    void total(uint64_t) override {}
-    void advance(uint64_t) override {
-      if (!std::exchange(done, true)) meddle();
-    }
-    void phase(std::string_view) override {}
-    void warning(const Status&) override {}
-    bool cancelled() const override { return false; }
-    std::function<void()> meddle;
-    bool done = false;
-  };
   using std::filesystem::remove_all;
   const std::vector<std::function<void()>> changes = {
       [&] { std::filesystem::resize_file(source + "/large", 1_MiB); },
