@@ -180,10 +180,15 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
   report.pattern_bytes += outcome.pattern_bytes;
   report.variable_count += outcome.variable_count;
   for (ChunkIndexEntry& entry : outcome.entries) entry.arena += static_cast<uint32_t>(arenas.size());
-  entries.insert(entries.end(), outcome.entries.begin(), outcome.entries.end());
   // Arenas whose entries were too many to hold are indexed by the next save that looks into the index.
   if (!outcome.entries.empty() || outcome.new_bytes == 0)
     arenas.insert(arenas.end(), outcome.arenas.begin(), outcome.arenas.end());
+  if (entries.empty()) {
+    entries = std::move(outcome.entries);  // they may be many: of one group they are not copied
+  } else {
+    entries.insert(entries.end(), outcome.entries.begin(), outcome.entries.end());
+    outcome.entries = {};
+  }
 }
 
 Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sources, const SetName& name,

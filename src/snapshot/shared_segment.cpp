@@ -78,6 +78,9 @@ namespace {
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
+/// Where there are none of that size, it is a multiple of the pages there are, or mappings begin at the larger ones.
+constexpr uintptr_t kHugePageBytes = 2_MiB;
+
 /// linux/magic.h
 constexpr int64_t kTmpfs = 0x01021994, kRamfs = 0x858458f6, kHugetlbfs = 0x958458f6;
 
@@ -260,9 +263,13 @@ void SharedSegment::leave_pages(ByteSpan part) const {
   const auto begin_at = reinterpret_cast<uintptr_t>(part.data()), mapped_at = reinterpret_cast<uintptr_t>(data_);
   const uintptr_t begin = std::max(begin_at, mapped_at), end = std::min(begin_at + part.size(), mapped_at + size_);
   if (begin >= end) return;
-  // Pages at the ends as well: whoever still looks at the rest of one has it back at once.
-  const uintptr_t in_page = begin % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  (void)::madvise(data_ + (begin - in_page - mapped_at), end - begin + in_page, MADV_DONTNEED);
+  // A huge page is left when the part that ends it is, with the one before, which somebody else may have looked at
+  // again meanwhile. To leave it piece by piece would drop all of it each time, on all processors, for the next look to
+  // map it again.
+  const uintptr_t last = end == mapped_at + size_ ? end : end / kHugePageBytes * kHugePageBytes;
+  const uintptr_t first =
+      std::max(begin / kHugePageBytes * kHugePageBytes, mapped_at + kHugePageBytes) - kHugePageBytes;
+  if (begin < last) (void)::madvise(data_ + (first - mapped_at), last - first, MADV_DONTNEED);
 }
 
 Status SharedSegment::unlink() const {

@@ -98,7 +98,8 @@ class SharedSegment {
   bool creator_holds_lock() const;
   /// What this process has touched of it counts as its memory no more, until it touches that again. Nothing is lost.
   void leave_pages() const;
-  /// The same of the pages of `part`, as far as it lies in here.
+  /// The same of `part`, as far as it lies in here, by whole pages, huge ones where there are any: one at whose end it
+  /// does not arrive is left with the part that does.
   void leave_pages(ByteSpan part) const;
   /// Removes the file; the mapping stays. A file that is gone is fine.
   Status unlink() const;

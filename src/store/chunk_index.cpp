@@ -429,9 +429,19 @@ void ChunkIndex::hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndex
     held_ = std::move(entries);
     return;
   }
-  const auto middle = static_cast<ptrdiff_t>(held_.size());
-  held_.insert(held_.end(), entries.begin(), entries.end());
-  std::inplace_merge(held_.begin(), held_.begin() + middle, held_.end());
+  // Merged from the end, where there is room, without a copy of either; of equal ones, those that were held come first.
+  auto held = static_cast<ptrdiff_t>(held_.size());
+  held_.reserve(held_.size() + entries.size());
+  held_.resize(held_.size() + entries.size());
+  for (auto at = held_.end(); !entries.empty();) {
+    const bool takes_held = held > 0 && entries.back() < held_[static_cast<size_t>(held - 1)];
+    if (takes_held) {
+      *--at = held_[static_cast<size_t>(--held)];
+    } else {
+      *--at = entries.back();
+      entries.pop_back();
+    }
+  }
 }
 
 Status ChunkIndex::share_held(bool goes_on) {

@@ -33,10 +33,19 @@ Result<ChunkIndex*> KeptIndex::open(uint64_t memory_bytes) {
 }
 
 Status KeptIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+  // Shared before there would be too many, since to hold more takes the room of both meanwhile.
+  Status shared;
+  if (index_->held_bytes() > 0 && index_->held_bytes() + entries.size() * sizeof(ChunkIndexEntry) > held_bytes_max_) {
+    shared = index_->share_held(/*goes_on=*/true);
+    held_saves_ = 0;
+  }
   index_->hold(arenas, std::move(entries));
-  if (++held_saves_ < kSavesOfARun && index_->held_bytes() <= held_bytes_max_) return {};
-  held_saves_ = 0;
-  return index_->share_held(/*goes_on=*/true);
+  if (++held_saves_ >= kSavesOfARun || index_->held_bytes() > held_bytes_max_) {
+    const Status all = index_->share_held(/*goes_on=*/true);
+    if (shared.ok()) shared = all;
+    held_saves_ = 0;
+  }
+  return shared;
 }
 
 Status KeptIndex::share() {

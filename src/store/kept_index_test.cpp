@@ -81,6 +81,32 @@ TEST_F(Kept, WritesARunForSomeSaves) {
   EXPECT_EQ(find(**KeptIndex(*store, ChunkIndex::Upkeep::others).open(kMemoryBytes), 3), arenas[3]);
 }
 
+TEST_F(Kept, SharesWhatItHoldsBeforeThatBecomesTooMuch) {
+  KeptIndex kept(*store, ChunkIndex::Upkeep::others);
+  std::vector<ArenaId> arenas;
+  const auto save_of_two = [&](uint64_t number) {
+    ASSERT_TRUE(kept.open(5 * sizeof(ChunkIndexEntry)).ok());
+    SetMaker maker(*store);
+    maker.pack({test::numbered_chunk(number), test::numbered_chunk(number + 1)});
+    ASSERT_TRUE(maker.seal().ok());
+    arenas.push_back(maker.arena());
+    ChunkIndexEntry second = entry_of(number + 1);
+    second.chunk = 1;
+    ASSERT_TRUE(kept.add({maker.arena()}, {second, entry_of(number)}).ok());
+  };
+  save_of_two(10);
+  save_of_two(20);
+  EXPECT_EQ(run_count(), 0u);
+  save_of_two(30);
+  EXPECT_EQ(run_count(), 1u) << "of the first two: six are more than it may hold";
+  const ChunkIndex& index = **kept.open(kMemoryBytes);
+  EXPECT_EQ(index.held_bytes(), 2 * sizeof(ChunkIndexEntry));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(find(index, 10 * (i + 1)), arenas[i]);
+    EXPECT_EQ(find(index, 10 * (i + 1) + 1), arenas[i]);
+  }
+}
+
 TEST_F(Kept, HasFewRunsHoweverLongItGoesOn) {
   KeptIndex kept(*store, ChunkIndex::Upkeep::others);
   std::vector<ArenaId> arenas;
