@@ -136,8 +136,8 @@ class PosixFile final : public File {
     return {};
   }
 
-  /// While a disk writes one block, the processor copies and submits the next one.
-  size_t writes_at_once() const override { return reader_.valid() ? 2 : 1; }
+  /// A disk has two to write, while the processor copies and submits the next one.
+  size_t writes_at_once() const override { return reader_.valid() ? 3 : 1; }
 
   Status truncate(uint64_t bytes) override {
     if (poisoned_) return poisoned_status();
