@@ -46,7 +46,9 @@ Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
   if (!mapped.ok() || !fits()) {
     // It was not open, or has been made anew elsewhere.
     reader.reset();
-    VARVE_ASSIGN(reader, SnapshotReader::open(member_, *drained_slot_, SharedSegment::Access::read_write));
+    // Not to be written: pages that may be are mapped as written ones where the file's are, and to leave each of those
+    // takes all processors' notice.
+    VARVE_ASSIGN(reader, SnapshotReader::open(member_, *drained_slot_, SharedSegment::Access::read));
   }
   if (!fits()) {
     return Status::corrupt("a snapshot is not the one that its control segment announces",
@@ -54,7 +56,9 @@ Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
   }
   if (reader->has_lent_grids()) {
     // As soon as their sums are there, the memory level has this step, too.
-    reader->sum_lent_grids();
+    VARVE_ASSIGN(const std::unique_ptr<SnapshotReader> writer,
+                 SnapshotReader::open(member_, *drained_slot_, SharedSegment::Access::read_write));
+    writer->sum_lent_grids();
     if (reader->in_memory()) control_.cell(*drained_slot_).mark_restartable();
   }
   return reader.get();
