@@ -78,7 +78,7 @@ namespace {
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
-/// Where there are none of that size, it is a multiple of the pages there are, or mappings begin at the larger ones.
+/// The usual one; a multiple of the ordinary pages of any system.
 constexpr uintptr_t kHugePageBytes = 2_MiB;
 
 /// linux/magic.h

@@ -430,13 +430,12 @@ void ChunkIndex::hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndex
     return;
   }
   // Merged from the end, where there is room, without a copy of either; of equal ones, those that were held come first.
-  auto held = static_cast<ptrdiff_t>(held_.size());
+  size_t left = held_.size();
   held_.reserve(held_.size() + entries.size());
   held_.resize(held_.size() + entries.size());
   for (auto at = held_.end(); !entries.empty();) {
-    const bool takes_held = held > 0 && entries.back() < held_[static_cast<size_t>(held - 1)];
-    if (takes_held) {
-      *--at = held_[static_cast<size_t>(--held)];
+    if (left > 0 && entries.back() < held_[left - 1]) {
+      *--at = held_[--left];
     } else {
       *--at = entries.back();
       entries.pop_back();

@@ -36,21 +36,19 @@ Status KeptIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndex
   // Shared before there would be too many, since to hold more takes the room of both meanwhile.
   Status shared;
   if (index_->held_bytes() > 0 && index_->held_bytes() + entries.size() * sizeof(ChunkIndexEntry) > held_bytes_max_) {
-    shared = index_->share_held(/*goes_on=*/true);
-    held_saves_ = 0;
+    shared = share_held(/*goes_on=*/true);
   }
   index_->hold(arenas, std::move(entries));
-  if (++held_saves_ >= kSavesOfARun || index_->held_bytes() > held_bytes_max_) {
-    const Status all = index_->share_held(/*goes_on=*/true);
-    if (shared.ok()) shared = all;
-    held_saves_ = 0;
-  }
-  return shared;
+  if (++held_saves_ < kSavesOfARun && index_->held_bytes() <= held_bytes_max_) return shared;
+  const Status rest = share_held(/*goes_on=*/true);
+  return shared.ok() ? rest : shared;
 }
 
-Status KeptIndex::share() {
+Status KeptIndex::share() { return index_ ? share_held(/*goes_on=*/false) : Status(); }
+
+Status KeptIndex::share_held(bool goes_on) {
   held_saves_ = 0;
-  return index_ ? index_->share_held(/*goes_on=*/false) : Status();
+  return index_->share_held(goes_on);
 }
 
 }  // namespace varve

@@ -27,6 +27,9 @@ class KeptIndex {
   Status share();
 
  private:
+  /// As ChunkIndex::share_held().
+  Status share_held(bool goes_on);
+
   const Store& store_;
   const ChunkIndex::Upkeep upkeep_;
   bool begins_empty_;
