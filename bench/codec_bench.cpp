@@ -170,7 +170,7 @@ void register_all() {
       benchmark::RegisterBenchmark(("encode/" + name).c_str(), encode_alone, codec, type);
       benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode_alone, codec, type);
     }
-    for (const char* policy : {"fast", "balanced", "best", "paper", "lorenzo+shuffle+zstd:1",
+    for (const char* policy : {"fast", "balanced", "best", "paper", "lorenzo+shuffle+zstd:1", "lorenzo+magnitudes",
                                "lorenzo+bitshuffle+zstd:1", "lorenzo+shuffle+lz4", "shuffle+zstd:1", "gzip:6"}) {
       const std::string name = std::string(policy) + "/" + type.name();
       benchmark::RegisterBenchmark(("encode-packs/" + name).c_str(), encode_pack, std::string(policy), type);

@@ -12,6 +12,7 @@ namespace {
 
 /// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
 constexpr double kStraighter = 0.98;
+constexpr size_t kStatesBytes = 208;  ///< FORMAT.md, "magnitudes"
 /// The level of zstd that looks far away (zstd_codec.cpp).
 constexpr int kFarZstdLevel = 3;
 
@@ -25,15 +26,22 @@ CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1) 
   return chain(std::move(filters));
 }
 
+/// Differences by their magnitudes.
+CodecChain measured(CodecChain::Stage differences) { return chain({differences, stage(CodecNumber::magnitudes)}); }
+
 /// Fields and particles of 2 to 8 bytes. Which wins depends on smoothness: measured in docs/codecs-results.md.
 std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
   const auto lorenzo = [](int level) { return stage(CodecNumber::lorenzo, level); };
   const CodecChain::Stage shuffle = stage(CodecNumber::shuffle);
   const CodecChain::Stage bitshuffle = stage(CodecNumber::bitshuffle);
-  std::vector<CodecChain> chains = {filtered({lorenzo(0), shuffle}), filtered({shuffle}),
-                                    filtered({lorenzo(0), bitshuffle}), filtered({})};
+  const std::span<const CodecChain> usual = usual_chains(type);
+  std::vector<CodecChain> chains(usual.begin(), usual.end());
+  chains.insert(chains.end(), {filtered({shuffle}), filtered({})});
   const bool floating = type.kind == ElementKind::floating;
   if (effort == Effort::best) {
+    chains.push_back(measured(lorenzo(1)));
+    chains.push_back(measured(lorenzo(4)));
+    chains.push_back(filtered({lorenzo(0), bitshuffle}));
     chains.push_back(filtered({lorenzo(1), shuffle}));
     chains.push_back(filtered({lorenzo(4), shuffle}));
     chains.push_back(filtered({bitshuffle}));
@@ -45,9 +53,11 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
 }
 
 std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) {
-  std::vector<CodecChain> chains = {filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}),
-                                    filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)})};
+  std::vector<CodecChain> chains = {measured(stage(CodecNumber::lorenzo)),
+                                    filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)})};
   if (effort == Effort::best) {
+    chains.push_back(measured(stage(CodecNumber::lorenzo, 4)));
+    chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));
     chains.push_back(filtered({stage(CodecNumber::lorenzo, 4), stage(CodecNumber::shuffle)}));
     if (type.kind == ElementKind::floating && type.bytes >= 4) chains.push_back(chain({stage(CodecNumber::fpzip)}));
   }
@@ -151,6 +161,12 @@ PackShape straight_shape(PackShape shape) {
   return shape;
 }
 
+/// What a sample of a pack takes too much, as a coder begins anew for it: magnitudes with the states of their coders.
+size_t once_bytes(const CodecChain& chain, size_t encoded_bytes, size_t sample_bytes, size_t pack_bytes) {
+  if (!ends_in(chain, CodecNumber::magnitudes) || pack_bytes == 0) return 0;
+  return std::min(encoded_bytes, kStatesBytes - kStatesBytes * sample_bytes / pack_bytes);
+}
+
 /// Appends the part of `raw` that begins at `begin` to `sample`, with the runs that it cuts.
 void add_piece(PackSample& sample, ByteSpan raw, const PackShape& shape, uint64_t begin, uint64_t elements) {
   const uint64_t bytes = shape.type.bytes;
@@ -180,6 +196,8 @@ CodecChain::Stage stage(CodecNumber number, int level) {
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
   std::vector<CodecChain> chains = {across_chain(), default_chain(type)};
   if (effort == Effort::best) {
+    chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)}));
+    chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}));
     chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::bitshuffle)}));
     chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));
   }
@@ -213,7 +231,8 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
   trial.sample_bytes = sample.bytes.size();
   for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
     VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
-    trial.outcomes.push_back({{std::move(chain)}, size_of(encoded)});
+    const size_t bytes = size_of(encoded) - once_bytes(chain, size_of(encoded), sample.bytes.size(), raw.size());
+    trial.outcomes.push_back({{std::move(chain)}, bytes});
   }
   const std::string default_name = trial.outcomes.front().candidate.chain.name();
   if (guess) {
@@ -256,19 +275,25 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
 
 const CodecChain& across_chain() {
   // As posix_file_system(): never destroyed.
-  static const auto& chain = *new CodecChain(filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)}));
+  static const auto& chain = *new CodecChain(measured(stage(CodecNumber::across)));
   return chain;
 }
 
-const CodecChain& default_chain(const ElementType& type) {
-  static const auto& numbers = *new CodecChain(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}));
-  static const auto& bytes = *new CodecChain(filtered({}));
+std::span<const CodecChain> usual_chains(const ElementType& type) {
+  static const auto& numbers = *new std::vector<CodecChain>{
+      measured(stage(CodecNumber::lorenzo)), filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)})};
+  static const auto& bytes = *new std::vector<CodecChain>{filtered({})};
   return is_machine_number(type) && type.bytes > 1 ? numbers : bytes;
+}
+
+bool ends_in(const CodecChain& chain, CodecNumber coder) {
+  return !chain.stages().empty() && chain.stages().back().codec->number() == coder;
 }
 
 CodecChain with_coder(const CodecChain& chain_before, CodecNumber coder, int level) {
   std::vector<CodecChain::Stage> stages = chain_before.stages();
   if (!stages.empty()) stages.pop_back();
+  if (ends_in(chain_before, CodecNumber::magnitudes)) stages.push_back(stage(CodecNumber::shuffle));
   stages.push_back(stage(coder, level));
   return chain(std::move(stages));
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "codec/codec.h"
@@ -49,10 +50,14 @@ std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
 const CodecChain& across_chain();
 /// For what repeats from far away: filters change the bytes, and may hide it.
 std::vector<CodecChain> far_chains(const ElementType& type);
-/// What a pack of this type gets without a trial.
-const CodecChain& default_chain(const ElementType& type);
+/// What suits most packs of this type, the default first: what one gets without a trial.
+std::span<const CodecChain> usual_chains(const ElementType& type);
+inline const CodecChain& default_chain(const ElementType& type) { return usual_chains(type).front(); }
 
-/// `chain` with its last stage replaced by zstd or lzma at a level.
+/// Whether `coder` is its last stage.
+bool ends_in(const CodecChain& chain, CodecNumber coder);
+/// `chain` with its last stage replaced by zstd or lzma at a level; numbers for which that was no coder of bytes are
+/// shuffled before.
 CodecChain with_coder(const CodecChain& chain, CodecNumber coder, int level);
 /// A codec at a level; without a codec if the build has none.
 CodecChain::Stage stage(CodecNumber number, int level = 0);

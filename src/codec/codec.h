@@ -66,6 +66,7 @@ enum class CodecNumber : uint32_t {
   fpzip = 65,
   // Coders for what the filters give.
   planes = 96,
+  magnitudes = 98,
   // Several chains, one behind the other.
   sections = 97,
 };

@@ -156,6 +156,24 @@ TEST(CodecFormat, OfPlanesWithCompressedWidthsStaysReadable) {
   EXPECT_EQ(decoded, expected);
 }
 
+TEST(CodecFormat, OfMagnitudes) {
+  ByteVector raw(32, std::byte{3});
+  raw[5] = std::byte{201};
+  raw[20] = std::byte{0};
+  raw.push_back(std::byte{0xab});
+  const auto times = [](int count, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string usual = "f8870000";
+  const std::string code = times(5, usual) + "901f1100" + times(10, usual);
+  const std::string bits = times(20, "00") + "09000000" + times(8, "00") + times(5, "00") + "05" + times(2, "00");
+  const std::string next_code = times(4, usual) + "08101100" + times(11, usual);
+  expect_bytes("magnitudes", {{ElementKind::unsigned_integer, ByteOrder::little, 1}, {test::run_of(33)}}, raw,
+               "00110e40284028", "0006a2ccfcd3ccb400004dcab90a" + code + bits + next_code + times(40, "00") + "ab");
+}
+
 TEST(CodecFormat, OfConstant) {
   expect_bytes("constant", {kDouble, {test::run_of(3)}}, bytes_of<double>({1.0, 1.0, 1.0}), "08", "000000000000f03f");
   expect_bytes("constant", {{}, {test::run_of(3)}}, bytes_of_hex("010203"), "00", "010203");

@@ -202,7 +202,7 @@ TEST(CodecChain, RefusesUnknownCodecsAndLevels) {
   EXPECT_EQ(CodecChain::parse("zstd:fast").status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(CodecChain::parse("zstd:").status().code(), StatusCode::invalid_argument);
   for (const char* beyond : {"lorenzo:9", "zstd:99", "zstd:-8", "gzip:13", "gzip:-1", "lzma:10", "lzma:-1", "lz4:13",
-                             "lz4:-1", "fpzip:1", "constant:1", "planes:1"})
+                             "lz4:-1", "fpzip:1", "constant:1", "planes:1", "magnitudes:1"})
     EXPECT_EQ(CodecChain::parse(beyond).status().code(), StatusCode::invalid_argument) << beyond;
   EXPECT_EQ(CodecChain::parse("zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd").status().code(),
             StatusCode::invalid_argument);
@@ -212,8 +212,8 @@ TEST(CodecChain, TakesOrRefusesAnyLevel) {
   Random random(8);
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
   const ByteVector raw = test::smooth_bytes(type, 1000, random);
-  for (const char* codec :
-       {"zstd", "lz4", "gzip", "lzma", "fpc", "fpzip", "lorenzo", "delta", "shuffle", "bitshuffle", "planes"}) {
+  for (const char* codec : {"zstd", "lz4", "gzip", "lzma", "fpc", "fpzip", "lorenzo", "delta", "shuffle", "bitshuffle",
+                            "planes", "magnitudes"}) {
     for (const char* level : {"-1", "0", "1", "9", "10", "12", "13", "22", "99", "2147483647"}) {
       SCOPED_TRACE(std::string(codec) + ":" + level);
       const Result<CodecChain> chain = CodecChain::parse(std::string(codec) + ":" + level);

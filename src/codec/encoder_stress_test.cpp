@@ -103,9 +103,10 @@ TEST(EncoderStress, WhatProgramsDeflatedComesBack) {
 
 TEST(EncoderStress, EveryChainGivesBackAnyMix) {
   std::vector<std::string> chains = test::chain_names();
-  chains.insert(chains.end(), {"across+shuffle+zstd", "across+bitshuffle+zstd", "across+planes", "sections",
-                               "inflate+across+lorenzo+shuffle+zstd", "inflate+columns+lzma:1", "columns+inflate+zstd",
-                               "constant+inflate+sections", "rotate:65536+delta:65536+planes", "paper"});
+  chains.insert(chains.end(),
+                {"across+shuffle+zstd", "across+bitshuffle+zstd", "across+planes", "across+magnitudes", "sections",
+                 "inflate+across+lorenzo+shuffle+zstd", "inflate+columns+lzma:1", "columns+inflate+zstd",
+                 "constant+inflate+sections", "rotate:65536+delta:65536+planes", "paper"});
   for_each_seed(6, 100, [&](uint64_t seed) {
     MixMaker maker(seed);
     for (const std::string& chain : chains) {

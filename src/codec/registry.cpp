@@ -41,6 +41,7 @@ const auto& entries() {
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
       Entry{CodecNumber::planes, "planes", &planes_codec(), {}},
       Entry{CodecNumber::sections, "sections", &sections_codec(), {}},
+      Entry{CodecNumber::magnitudes, "magnitudes", &magnitudes_codec(), {}},
   };
   return table;
 }

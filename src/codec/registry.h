@@ -21,6 +21,7 @@ const Codec& inflate_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 const Codec& planes_codec();
+const Codec& magnitudes_codec();
 const Codec& sections_codec();
 
 }  // namespace varve

@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <random>
 
 #include "codec/codec.h"
@@ -102,6 +104,28 @@ inline Pack random_pack(const ElementType& type, Random& random) {
   return pack;
 }
 
+/// Floating-point numbers of every kind (NaN, infinities, denormals, zeros of both signs), among ordinary ones.
+template <class Float>
+Pack pack_of_all_kinds() {
+  using Limits = std::numeric_limits<Float>;
+  Pack pack;
+  const auto add = [&pack](Float value) {
+    pack.raw.resize(pack.raw.size() + sizeof value);
+    std::memcpy(pack.raw.data() + pack.raw.size() - sizeof value, &value, sizeof value);
+  };
+  for (int repeat = 0; repeat < 40; ++repeat) {
+    for (const Float value :
+         {Float{1}, Float{-1.5}, Float{3.25}, Limits::quiet_NaN(), -Limits::quiet_NaN(), Limits::signaling_NaN(),
+          Limits::infinity(), -Limits::infinity(), Limits::denorm_min(), -Limits::denorm_min(), Limits::min(),
+          Limits::max(), Limits::lowest(), Float{0}, -Float{0}})
+      add(value);
+    for (int i = 0; i < 50; ++i) add(static_cast<Float>(i));
+  }
+  const uint64_t elements = pack.raw.size() / sizeof(Float);
+  pack.shape = {{ElementKind::floating, ByteOrder::little, sizeof(Float)}, {run_of(elements)}};
+  return pack;
+}
+
 /// The chains that the chooser and the papers use, and some that make little sense but must work.
 inline std::vector<std::string> chain_names() {
   std::vector<std::string> names = {"store",
@@ -127,6 +151,10 @@ inline std::vector<std::string> chain_names() {
                                     "lorenzo+planes",
                                     "delta+planes+zstd",
                                     "planes",
+                                    "lorenzo+magnitudes",
+                                    "lorenzo:4+magnitudes",
+                                    "delta+magnitudes+zstd",
+                                    "magnitudes",
                                     "lorenzo:1+shuffle+zstd",
                                     "lorenzo:4+shuffle+zstd",
                                     "lorenzo+bitshuffle+zstd",

@@ -19,7 +19,7 @@ std::vector<std::string> all_chains() {
   for (const Codec* codec : all_codecs()) {
     chains.emplace_back(codec->name());
     const bool filter = codec->number() >= CodecNumber::shuffle && codec->number() < CodecNumber::fpc;
-    for (const char* coder : {"zstd", "lz4", "lorenzo+shuffle+zstd", "delta+bitshuffle+gzip"}) {
+    for (const char* coder : {"zstd", "lz4", "lorenzo+shuffle+zstd", "lorenzo+magnitudes", "delta+bitshuffle+gzip"}) {
       if (filter && CodecChain::parse(coder).ok()) chains.push_back(std::string(codec->name()) + "+" + coder);
     }
   }

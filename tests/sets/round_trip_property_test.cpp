@@ -56,8 +56,8 @@ DescribedFile arbitrary_file() {
 SaveOptions arbitrary_options(uint64_t step) {
   test::Way way;
   way.scheme = *rc::gen::elementOf(test::kSchemes);
-  way.codec = *rc::gen::element<std::string>("balanced", "fast", "paper", "store", "lorenzo+shuffle+zstd:1", "fpc+zstd",
-                                             "delta+zstd");
+  way.codec = *rc::gen::element<std::string>("balanced", "fast", "paper", "store", "lorenzo+shuffle+zstd:1",
+                                             "lorenzo+magnitudes", "fpc+zstd", "delta+zstd");
   way.chunker =
       *rc::gen::element<std::string>("fixed:64", "fixed:1000", "fixed:8192", "gear:256", "gear:4096", "rabin:512");
   SaveOptions options = test::options_of(way, "job", step);

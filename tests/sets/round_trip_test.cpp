@@ -13,8 +13,8 @@ using test::TempFolder;
 using test::Way;
 
 /// A few chains that use every kind of stage.
-const std::vector<std::string> kSomeCodecs = {"balanced", "store", "paper", "lorenzo+shuffle+zstd:1",
-                                              "bitshuffle+delta+gzip:1"};
+const std::vector<std::string> kSomeCodecs = {
+    "balanced", "store", "paper", "lorenzo+shuffle+zstd:1", "lorenzo+magnitudes", "bitshuffle+delta+gzip:1"};
 const std::vector<std::string> kChunkers = {"fixed:8192", "gear:8192", "rabin:8192"};
 
 /// A generated zoo without what makes it slow.

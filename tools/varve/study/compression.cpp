@@ -139,6 +139,7 @@ constexpr NamedMethod kTyped[] = {{"by-type", 1},
                                   {"shuffle+zstd:1+gzip:6", 2},
                                   {"lorenzo+shuffle+zstd:1", 1},
                                   {"lorenzo+shuffle+zstd:1+gzip:6", 2},
+                                  {"lorenzo+magnitudes", 1},
                                   {"fast", 0},
                                   {"best", 0}};
 /// What the figures follow: gzip for the agnostic schemes; for the others the paper's codecs, and Varve's choice.
