@@ -15,7 +15,6 @@ std::string_view blocked_cause_name(BlockedCause cause) {
     case BlockedCause::store: return "store";
     case BlockedCause::levels: return "levels";
     case BlockedCause::end: return "end";
-    case BlockedCause::call: return "call";
     case BlockedCause::other: return "other";
   }
   return "other";

@@ -20,10 +20,9 @@ enum class BlockedCause : uint8_t {
   store,    ///< for a set to be complete in the nearest store
   levels,   ///< at the end, for the last set to come to all levels
   end,      ///< at the end, for the rest
-  call,     ///< for what the session looks at and notes down in a checkpoint's call
-  other,    ///< for nothing of these
+  other,    ///< for nothing of these: what the session looks at and notes down in a checkpoint's call
 };
-inline constexpr size_t kBlockedCauses = 10;
+inline constexpr size_t kBlockedCauses = 9;
 /// "open", "restart", ...
 std::string_view blocked_cause_name(BlockedCause cause);
 

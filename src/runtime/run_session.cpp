@@ -505,7 +505,7 @@ void RunSession::accept_loaded() {
 
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   VARVE_TRY(check_running(finished_));
-  const BlockedTime::Part waits(blocked_, BlockedCause::call);
+  const BlockedTime::Part waits(blocked_, BlockedCause::other);
   VARVE_TRY(end_talk());
   const Persistence wanted = course_.stop_is_agreed() ? Persistence::now : persistence;
   Status made;

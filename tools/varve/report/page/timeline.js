@@ -6,8 +6,7 @@
     ["copy", "copying", "#0072b2"], ["room", "waiting for room", "#e69f00"], ["ranks", "waiting for other ranks", "#cc79a7"],
     ["store", "waiting for the store", "#d55e00"], ["levels", "waiting for farther levels", "#8c510a"],
     ["restart", "restarting", "#009e73"], ["open", "opening", "#56b4e9"], ["end", "ending", "#999999"],
-    ["call", "the calls themselves", "#444444"],
-    ["other", "other", "#f0e442"]];
+    ["other", "the calls themselves, and other", "#444444"]];
   const WORK = [
     ["read_seconds", "reading", "#56b4e9"], ["score_seconds", "hashing", "#009e73"], ["encode_seconds", "encoding", "#cc79a7"],
     ["write_seconds", "writing", "#d55e00"], ["sync_seconds", "making durable", "#8c510a"],
