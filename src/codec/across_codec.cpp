@@ -319,7 +319,8 @@ Predictions find_predictions(const PackShape& shape, std::span<const ByteSpan> s
 
 Result<bool> worth_together(const PackShape& shape, std::span<const ByteSpan> samples, const Predictions& found,
                             Effort effort) {
-  const auto size_of = [](const EncodedBytes& encoded) { return encoded.recipe.size() + encoded.body.size(); };
+  // Of packs that are far larger.
+  const auto size_of = [](const EncodedBytes& encoded) { return size_of_sample(encoded, 0, 1); };
   size_t apart = 0;
   PackShape together_shape{.type = shape.type, .runs = {}};
   ByteVector raw;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "codec/magnitude_kernels.h"
 #include "codec/numbers.h"
 #include "core/bytes.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 /// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
 constexpr double kStraighter = 0.98;
-constexpr size_t kStatesBytes = 208;  ///< FORMAT.md, "magnitudes"
 /// The level of zstd that looks far away (zstd_codec.cpp).
 constexpr int kFarZstdLevel = 3;
 
@@ -161,12 +161,6 @@ PackShape straight_shape(PackShape shape) {
   return shape;
 }
 
-/// What a sample of a pack takes too much, as a coder begins anew for it: magnitudes with the states of their coders.
-size_t once_bytes(const CodecChain& chain, size_t encoded_bytes, size_t sample_bytes, size_t pack_bytes) {
-  if (!ends_in(chain, CodecNumber::magnitudes) || pack_bytes == 0) return 0;
-  return std::min(encoded_bytes, kStatesBytes - kStatesBytes * sample_bytes / pack_bytes);
-}
-
 /// Appends the part of `raw` that begins at `begin` to `sample`, with the runs that it cuts.
 void add_piece(PackSample& sample, ByteSpan raw, const PackShape& shape, uint64_t begin, uint64_t elements) {
   const uint64_t bytes = shape.type.bytes;
@@ -187,6 +181,13 @@ void add_piece(PackSample& sample, ByteSpan raw, const PackShape& shape, uint64_
 }  // namespace
 
 size_t size_of(const EncodedBytes& encoded) { return encoded.recipe.size() + encoded.body.size(); }
+
+size_t size_of_sample(const EncodedBytes& encoded, size_t sample_bytes, size_t pack_bytes) {
+  const Result<std::string> name = recipe_name(encoded.recipe);
+  if (!name.ok() || !name->ends_with("magnitudes") || pack_bytes == 0) return size_of(encoded);
+  const size_t whole = size_of(encoded), once = std::min(kernels::kMagnitudesOnceBytes, whole - 1);
+  return whole - once + once * sample_bytes / pack_bytes;
+}
 
 CodecChain::Stage stage(CodecNumber number, int level) {
   const Result<const Codec*> codec = find_codec(number);
@@ -231,8 +232,7 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
   trial.sample_bytes = sample.bytes.size();
   for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
     VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
-    const size_t bytes = size_of(encoded) - once_bytes(chain, size_of(encoded), sample.bytes.size(), raw.size());
-    trial.outcomes.push_back({{std::move(chain)}, bytes});
+    trial.outcomes.push_back({{std::move(chain)}, size_of_sample(encoded, sample.bytes.size(), raw.size())});
   }
   const std::string default_name = trial.outcomes.front().candidate.chain.name();
   if (guess) {
@@ -244,7 +244,8 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
     for (CodecChain& chain : guess_chains(*guess, effort)) {
       VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, as.bytes, as.shape));
       // By the other samples' length.
-      trial.outcomes.push_back({{std::move(chain), guess}, size_of(encoded) * trial.sample_bytes / as.bytes.size()});
+      const size_t encoded_bytes = size_of_sample(encoded, as.bytes.size(), numbers.size());
+      trial.outcomes.push_back({{std::move(chain), guess}, encoded_bytes * trial.sample_bytes / as.bytes.size()});
     }
   }
   if (seems_straight(raw, shape)) {
@@ -253,7 +254,8 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
     VARVE_ASSIGN(const EncodedBytes usual, encode_chain(default_chain(shape.type), larger.bytes, larger.shape));
     for (CodecChain& chain : straight_chains(shape.type, effort)) {
       VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, larger.bytes, straight_shape(larger.shape)));
-      const size_t bytes = size_of(encoded) * trial.outcomes.front().bytes / size_of(usual);
+      const size_t bytes = size_of_sample(encoded, larger.bytes.size(), raw.size()) * trial.outcomes.front().bytes /
+                           size_of_sample(usual, larger.bytes.size(), raw.size());
       trial.outcomes.push_back({{std::move(chain), {}, true}, bytes});
     }
   }

@@ -27,6 +27,8 @@ Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, 
 
 /// Recipe and body.
 size_t size_of(const EncodedBytes& encoded);
+/// What so long a sample of a pack adds to that, from 1 on: without a part of what coders take but once for a pack.
+size_t size_of_sample(const EncodedBytes& encoded, size_t sample_bytes, size_t pack_bytes);
 
 /// The candidates by the size that they gave a sample, smallest first.
 struct Trial {
@@ -56,8 +58,8 @@ inline const CodecChain& default_chain(const ElementType& type) { return usual_c
 
 /// Whether `coder` is its last stage.
 bool ends_in(const CodecChain& chain, CodecNumber coder);
-/// `chain` with its last stage replaced by zstd or lzma at a level; numbers for which that was no coder of bytes are
-/// shuffled before.
+/// `chain` with its last stage replaced by zstd or lzma at a level; magnitudes by a shuffle and that, as zstd and lzma
+/// code bytes, not numbers.
 CodecChain with_coder(const CodecChain& chain, CodecNumber coder, int level);
 /// A codec at a level; without a codec if the build has none.
 CodecChain::Stage stage(CodecNumber number, int level = 0);

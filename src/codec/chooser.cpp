@@ -24,11 +24,11 @@ constexpr unsigned kSetsPerTrial = 4;
 constexpr unsigned kPacksPerGuess = 2;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
 constexpr double kDefaultSlack = 1.025;
+/// The same for bytes of unknown meaning, where the default knows nothing either.
+constexpr double kDefaultSlackBytes = 1.02;
 /// With effort balanced, by how much any coder must make a pack smaller than magnitudes do, which take a third of the
 /// time.
 constexpr double kMagnitudesAdvantage = 1.01;
-/// The same for bytes of unknown meaning, where the default knows nothing either.
-constexpr double kDefaultSlackBytes = 1.02;
 /// Of a class whose bytes are no numbers, ever more packs are taken as they are before one is looked at again: one less
 /// than 2 to the power of this.
 constexpr unsigned kFutileGuessesMax = 4;
@@ -260,8 +260,8 @@ class AutomaticEncoder final : public Encoder {
     // the whole pack, too.
     if (shape.type.numeric() && (candidate.straight || candidate.chain.name() != default_chain(shape.type).name())) {
       const auto cost = [](const Candidate& of, const EncodedBytes& as) {
-        return static_cast<double>(size_of(as)) *
-               (ends_in(of.chain, CodecNumber::magnitudes) ? 1 : kMagnitudesAdvantage);
+        const bool fast = recipe_is_store(as.recipe) || ends_in(of.chain, CodecNumber::magnitudes);
+        return static_cast<double>(size_of(as)) * (fast ? 1 : kMagnitudesAdvantage);
       };
       for (const CodecChain& usual : usual_chains(shape.type)) {
         if (!candidate.straight && candidate.chain.name() == usual.name()) continue;

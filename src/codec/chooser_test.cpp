@@ -208,6 +208,15 @@ TEST(Chooser, ASampleIsASmallerPackOfTheSameShape) {
   EXPECT_EQ(sample_of(pack.raw, pack.shape, pack.raw.size() * 2).bytes, pack.raw);
 }
 
+TEST(Chooser, ASampleOfNoiseIsMadeSmallerByNothing) {
+  Random random(11);
+  Pack pack = field_pack(1e-5);
+  pack.raw = test::random_bytes(pack.raw.size(), random);
+  const Trial trial = *try_candidates(pack.raw, pack.shape, Effort::balanced);
+  ASSERT_LT(trial.sample_bytes, pack.raw.size());
+  EXPECT_GE(trial.outcomes.front().bytes, trial.sample_bytes);
+}
+
 /// Arrays of which most are smooth, and few, where samples are taken, are noise without any relation in space.
 Pack misleading_pack() {
   Pack pack = field_pack(1e-5);

@@ -352,7 +352,7 @@ class Decoder256 {
 };
 
 template <class T>
-__attribute__((target("avx2,bmi,bmi2,lzcnt"))) void measure_avx2_of(ByteSpan numbers, uint8_t* magnitudes) {
+VARVE_TARGET_AVX2 void measure_avx2_of(ByteSpan numbers, uint8_t* magnitudes) {
   measure_body<T>(numbers, magnitudes);
 }
 

@@ -3,8 +3,7 @@
 #if VARVE_HAS_AVX2_KERNELS
 
 #define VARVE_TARGET_AVX512 \
-  __attribute__((           \
-      target("avx2,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,avx512vbmi2")))
+  __attribute__((target("avx2,bmi,bmi2,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512vbmi,avx512vbmi2")))
 
 namespace varve::kernels {
 
@@ -32,7 +31,7 @@ VARVE_AVX512_BODY __m512i high_product_512(__m512i a, __m512i b) {
   return _mm512_mask_blend_epi32(0xaaaa, even, odd);
 }
 
-/// Puts the words that are marked before `to`, the first one lowest.
+/// Puts those of the words that are marked in front of `to`, in their order.
 VARVE_AVX512_BODY void put_words_512(__m256i words, uint32_t marked, std::byte*& to) {
   const auto count = static_cast<uint32_t>(_mm_popcnt_u32(marked));
   to -= 2 * count;
@@ -96,7 +95,7 @@ struct Stacks512 {
   }
 };
 
-/// Half of 16 vectors of 32 bits, as 64 bits.
+/// Eight of 16 numbers of 32 bits, with 64 bits each.
 VARVE_AVX512_BODY __m512i half_512(__m512i vector, size_t half) {
   return _mm512_cvtepu32_epi64(half == 0 ? _mm512_castsi512_si256(vector) : _mm512_extracti64x4_epi64(vector, 1));
 }

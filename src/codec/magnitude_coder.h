@@ -12,10 +12,10 @@
 
 namespace varve::kernels {
 
-/// A coder's state is at least this between two symbols, and below 2^16 times as much: rANS with words of 16 bits.
+/// Between two symbols a coder's state is at least this, and below 2^16 times as much: rANS with words of 16 bits.
 constexpr unsigned kStateMinBits = 15;
 constexpr uint32_t kStateMin = 1u << kStateMinBits;
-/// A symbol fits into a state if this many bits less of that are below its frequency.
+/// A state takes a symbol without giving a word away if it is, without these bits, below its frequency.
 constexpr unsigned kStateShift = kStateMinBits + 16 - kMagnitudeScaleBits;
 /// Bits are kept in so many stacks, number i in stack i mod 8, and leave them in words of 32 bits.
 constexpr size_t kStacks = kMagnitudeLanes / 2;
@@ -87,8 +87,9 @@ void put_ends(const States& states, const Stacks& stacks, std::byte* code, std::
 /// What a strand begins with, if have_states(): behind it afterwards.
 States take_states(const std::byte*& code);
 Stacks take_stacks(const std::byte*& bits);
+/// Whether strands begin with states that an encoder may have ended with.
 bool have_states(StrandsToDecode strands);
-/// Whether all is as it was before the first number was encoded.
+/// Whether states are those before the first number was encoded, and no stack holds a bit.
 bool are_as_begun(const States& states, const Stacks& stacks);
 
 void measure_plain(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes);

@@ -66,10 +66,16 @@ bool are_as_begun(const States& states, const Stacks& stacks) {
 }
 
 bool have_states(StrandsToDecode strands) {
-  return std::all_of(strands.begin(), strands.end(), [](const StrandToDecode& strand) {
-    return strand.code.size() >= kMagnitudeStateBytes && strand.bits.size() >= kBitsStateBytes;
-  });
+  for (const StrandToDecode& strand : strands) {
+    if (strand.code.size() < kMagnitudeStateBytes || strand.bits.size() < kBitsStateBytes) return false;
+    const std::byte* code = strand.code.data();
+    for (const uint32_t state : take_states(code)) {
+      if (state < kStateMin || state >> 16 >= kStateMin) return false;
+    }
+  }
+  return true;
 }
+
 namespace {
 
 template <class T>
@@ -262,8 +268,7 @@ bool machine_has_avx512() {
 std::vector<MagnitudeKernels> kernels_of_machine() {
   std::vector<MagnitudeKernels> kernels = {{"plain", measure_plain, encode_plain, decode_plain}};
 #if VARVE_HAS_AVX2_KERNELS
-  if (machine_has_avx2() && __builtin_cpu_supports("lzcnt"))
-    kernels.push_back({"avx2", measure_avx2, encode_avx2, decode_avx2});
+  if (machine_has_avx2()) kernels.push_back({"avx2", measure_avx2, encode_avx2, decode_avx2});
   if (machine_has_avx512()) kernels.push_back({"avx512", measure_avx512, encode_avx512, decode_avx512});
 #endif
   return kernels;

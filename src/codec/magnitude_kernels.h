@@ -32,7 +32,7 @@ constexpr size_t magnitude_count(size_t number_bytes) { return 32 * number_bytes
 inline constexpr size_t kMagnitudeLanes = 16;
 /// Distances from this on reach no number that is decoded in the same step.
 inline constexpr size_t kMagnitudeDistanceMin = kMagnitudeLanes + 1;
-/// What the magnitudes near a number tell of it.
+/// How many contexts there are, which the magnitudes near a number make.
 inline constexpr size_t kMagnitudeContexts = 64;
 /// Contexts share so many tables of frequencies.
 inline constexpr size_t kMagnitudeTablesMax = 16;
@@ -42,22 +42,25 @@ inline constexpr uint32_t kMagnitudeScale = 1u << kMagnitudeScaleBits;
 /// The code, and the bits, begin with the state of their coders.
 inline constexpr size_t kMagnitudeStateBytes = kMagnitudeLanes * 4, kBitsStateBytes = kMagnitudeLanes / 2 * 5;
 
+/// A pack is cut into so many parts of equally many numbers, which are coded side by side, as each step waits for the
+/// one before it.
+inline constexpr size_t kMagnitudeStrands = 2;
+/// What a pack takes beside tables, code and bits of its numbers.
+inline constexpr size_t kMagnitudesOnceBytes = kMagnitudeStrands * (kMagnitudeStateBytes + kBitsStateBytes);
+
 /// How often each magnitude is expected in each context. All frequencies of a table sum up to kMagnitudeScale.
 struct MagnitudeTables {
   std::array<uint8_t, kMagnitudeContexts> table_of{};
   std::vector<std::array<uint16_t, 256>> frequencies;
 };
 
-/// The magnitudes of the numbers before them in memory: of the one `distance` before, and of its neighbours.
+/// The context of a number, by the magnitudes of the one `distance` before it and of that one's neighbours.
 inline size_t context_of(const uint8_t* magnitude, size_t distance) {
   const uint8_t* above = magnitude - distance;
   const unsigned beside = (above[-1] + above[1] + 1u) / 2;
   return (beside + above[0] + 1u) / 2 / 4;
 }
 
-/// A pack is cut into so many parts of equally many numbers, which are coded side by side, as each step waits for the
-/// one before it.
-inline constexpr size_t kMagnitudeStrands = 2;
 /// Numbers come in so many at least.
 inline constexpr size_t kMagnitudeStride = kMagnitudeStrands * kMagnitudeLanes;
 
@@ -72,7 +75,7 @@ struct StrandToDecode {
   uint8_t* magnitudes = nullptr;  ///< as above
   MutableByteSpan numbers;
 };
-/// Room that so many numbers may need.
+/// Room that so many numbers may need, with what a kernel may write in front of what it uses.
 constexpr size_t code_bytes_max(size_t numbers) { return numbers * 2 + kMagnitudeStateBytes + 64; }
 constexpr size_t bits_bytes_max(size_t number_bytes, size_t numbers) {
   return numbers * number_bytes + kBitsStateBytes + 128;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "codec/kept_room.h"
@@ -50,10 +51,11 @@ float weighted_log2(uint32_t count) {
 struct SharedTable {
   size_t contexts_end;  ///< behind the last of them
   Counts counts;
-  float bits;  ///< what its numbers' magnitudes take, with the table
+  uint32_t total = 0;
+  float bits = 0;  ///< what its numbers' magnitudes take, with the table
 
   void reckon(size_t magnitude_count) {
-    uint32_t total = 0;
+    total = 0;
     float sum = 0, table_bits = kTableBits;
     for (size_t i = 0; i < magnitude_count; ++i) {
       if (counts[i] == 0) continue;
@@ -64,7 +66,7 @@ struct SharedTable {
     bits = weighted_log2(total) - sum + table_bits;
   }
   SharedTable with(const SharedTable& next, size_t magnitude_count) const {
-    SharedTable both{next.contexts_end, counts, 0};
+    SharedTable both{next.contexts_end, counts};
     for (size_t i = 0; i < magnitude_count; ++i) both.counts[i] += next.counts[i];
     both.reckon(magnitude_count);
     return both;
@@ -75,11 +77,11 @@ struct SharedTable {
 std::vector<SharedTable> shared_tables(const ContextCounts& counts, size_t magnitude_count) {
   std::vector<SharedTable> tables;
   for (size_t context = 0; context < kMagnitudeContexts; ++context) {
-    SharedTable table{context + 1, {}, 0};
+    SharedTable table{context + 1, {}};
     std::copy_n(counts.begin() + static_cast<ptrdiff_t>(context * table.counts.size()), table.counts.size(),
                 table.counts.begin());
     table.reckon(magnitude_count);
-    if (table.bits > kTableBits) tables.push_back(table);
+    if (table.total > 0) tables.push_back(table);
   }
   std::vector<SharedTable> joined;  // each with the next
   for (size_t i = 0; i + 1 < tables.size(); ++i) joined.push_back(tables[i].with(tables[i + 1], magnitude_count));
@@ -140,13 +142,15 @@ std::optional<std::array<uint16_t, 256>> frequencies_of(const FrequencyMagnitude
 
 /// Writes tables as what a range coder makes of them: the contexts of each, its symbols, and how each one's frequency
 /// differs from the one's before.
-void write_tables(const std::vector<SharedTable>& tables, ByteVector& out, MagnitudeTables& result) {
+Status write_tables(const std::vector<SharedTable>& tables, ByteVector& out, MagnitudeTables& result) {
   RangeEncoder coder(out);
   QuasiStaticModel model(kFrequencyMagnitudes);
   coder.bits(tables.size() - 1, 4);
   size_t context = 0;
   for (const SharedTable& table : tables) {
     const FrequencyMagnitudes magnitudes = frequency_magnitudes(table.counts);
+    const auto frequencies = frequencies_of(magnitudes);
+    if (!frequencies) return Status::internal("the frequencies of magnitudes cannot be told");
     for (; context < table.contexts_end; ++context)
       result.table_of[context] = static_cast<uint8_t>(result.frequencies.size());
     coder.bits(context - 1, 6);
@@ -158,9 +162,10 @@ void write_tables(const std::vector<SharedTable>& tables, ByteVector& out, Magni
       coder.symbol(model, (magnitudes[i] + kFrequencyMagnitudes - before) % kFrequencyMagnitudes);
       before = magnitudes[i];
     }
-    result.frequencies.push_back(*frequencies_of(magnitudes));
+    result.frequencies.push_back(*frequencies);
   }
   coder.finish();
+  return {};
 }
 
 Result<MagnitudeTables> read_tables(ByteSpan in, size_t magnitude_count) {
@@ -202,58 +207,69 @@ size_t telling_distance(const PackShape& shape, size_t numbers) {
   return distance < numbers ? static_cast<size_t>(distance) : kMagnitudeDistanceMin;
 }
 
-/// How often each magnitude is in each context.
-class MagnitudeCounts {
- public:
+/// How often each magnitude is in each context. Numbers take turns to be counted in two: the same one twice in a row
+/// would wait for its own count to be written.
+struct MagnitudeCounts {
+  ContextCounts even, odd;
+
   void clear() {
-    even_.fill(0);
-    odd_.fill(0);
+    even.fill(0);
+    odd.fill(0);
   }
   void add(const uint8_t* magnitudes, size_t numbers, size_t distance) {
     constexpr size_t counted_at_once = 1024;
     std::array<uint16_t, counted_at_once> places;
-    uint32_t *const even = even_.data(), *const odd = odd_.data();
+    uint32_t *const to_even = even.data(), *const to_odd = odd.data();
     for (size_t begin = 0; begin < numbers; begin += counted_at_once) {
       const size_t count = std::min(numbers - begin, counted_at_once);
       const uint8_t* const of_them = magnitudes + begin;
       for (size_t i = 0; i < count; ++i)
         places[i] = static_cast<uint16_t>(kernels::context_of(of_them + i, distance) << 8 | of_them[i]);
       for (size_t i = 0; i < count; i += 2) {
-        ++even[places[i]];
-        ++odd[places[i + 1]];
+        ++to_even[places[i]];
+        ++to_odd[places[i + 1]];
       }
     }
   }
+  /// Once, when all are counted.
   const ContextCounts& sums() {
-    for (size_t i = 0; i < even_.size(); ++i) even_[i] += odd_[i];
-    odd_.fill(0);
-    return even_;
-  }
-
- private:
-  /// Numbers take turns to be counted in these: the same one twice in a row would wait for its own count to be written.
-  ContextCounts even_, odd_;
-};
-
-struct MagnitudeRooms {
-  std::array<KeptRoom, kernels::kMagnitudeStrands> magnitudes, code, bits;
-  MagnitudeCounts counts;
-
-  /// Of a strand, one byte a number, with zeros before it.
-  uint8_t* magnitudes_of(size_t strand, size_t numbers, size_t distance) {
-    const MutableByteSpan room = magnitudes[strand].take(distance + 1 + numbers);
-    std::fill_n(room.begin(), distance + 1, std::byte{0});
-    return reinterpret_cast<uint8_t*>(room.data()) + distance + 1;
-  }
-  void shrink() {
-    for (auto* of_strands : {&magnitudes, &code, &bits}) {
-      for (KeptRoom& room : *of_strands) room.shrink();
-    }
+    for (size_t i = 0; i < even.size(); ++i) even[i] += odd[i];
+    return even;
   }
 };
-MagnitudeRooms& magnitude_rooms() {
-  thread_local MagnitudeRooms of_thread;
-  return of_thread;
+
+/// A strand's parts of a room that the thread keeps: magnitudes, one byte a number, with zeros before them, and what
+/// they are encoded to.
+struct StrandRoom {
+  uint8_t* magnitudes = nullptr;
+  MutableByteSpan code, bits;
+};
+using StrandRooms = std::array<StrandRoom, kernels::kMagnitudeStrands>;
+
+KeptRoom& room_of_thread() {
+  thread_local KeptRoom room;
+  return room;
+}
+/// Without room for code and bits if numbers have no bytes.
+StrandRooms rooms_of(size_t numbers, size_t distance, size_t number_bytes) {
+  const size_t before = distance + 1, code_bytes = number_bytes == 0 ? 0 : kernels::code_bytes_max(numbers);
+  const size_t bits_bytes = number_bytes == 0 ? 0 : kernels::bits_bytes_max(number_bytes, numbers);
+  MutableByteSpan room =
+      room_of_thread().take(kernels::kMagnitudeStrands * (before + numbers + code_bytes + bits_bytes));
+  const auto take = [&room](size_t bytes) {
+    const MutableByteSpan taken = room.first(bytes);
+    room = room.subspan(bytes);
+    return taken;
+  };
+  StrandRooms rooms;
+  for (StrandRoom& strand : rooms) {
+    const MutableByteSpan magnitudes = take(before + numbers);
+    std::fill_n(magnitudes.begin(), before, std::byte{0});
+    strand.magnitudes = reinterpret_cast<uint8_t*>(magnitudes.data()) + before;
+    strand.code = take(code_bytes);
+    strand.bits = take(bits_bytes);
+  }
+  return rooms;
 }
 
 /// FORMAT.md, "magnitudes".
@@ -302,7 +318,7 @@ class MagnitudesCodec final : public Codec {
     const size_t number_bytes = shape.type.bytes;
     const size_t numbers = in.size() / number_bytes / kernels::kMagnitudeStride * kMagnitudeLanes;  // of a strand
     MagnitudesParams head{.number_bytes = number_bytes, .distance = telling_distance(shape, numbers), .strands = {}};
-    if (numbers > 0) encode_strands(in, numbers, head, out);
+    if (numbers > 0) VARVE_TRY(encode_strands(in, numbers, head, out));
     const ByteSpan tail = in.subspan(kernels::kMagnitudeStrands * numbers * number_bytes);
     out.insert(out.end(), tail.begin(), tail.end());
     head.write(params);
@@ -338,43 +354,41 @@ class MagnitudesCodec final : public Codec {
 
  private:
   /// The first numbers of `in`, so many in each strand.
-  static void encode_strands(ByteSpan in, size_t numbers, MagnitudesParams& head, ByteVector& out) {
+  static Status encode_strands(ByteSpan in, size_t numbers, MagnitudesParams& head, ByteVector& out) {
     const kernels::MagnitudeKernels& kernel = kernels::magnitude_kernels().back();
-    MagnitudeRooms& rooms = magnitude_rooms();
+    // Not in the thread's own memory itself, of which every thread of a program that has this library has a share.
+    thread_local auto counts = std::make_unique<MagnitudeCounts>();
+    counts->clear();
+    const StrandRooms rooms = rooms_of(numbers, head.distance, head.number_bytes);
     std::array<kernels::StrandToEncode, kernels::kMagnitudeStrands> strands;
-    rooms.counts.clear();
     for (size_t i = 0; i < strands.size(); ++i) {
-      uint8_t* const magnitudes = rooms.magnitudes_of(i, numbers, head.distance);
-      strands[i] = {.numbers = in.subspan(i * numbers * head.number_bytes, numbers * head.number_bytes),
-                    .magnitudes = magnitudes,
-                    .code = rooms.code[i].take(kernels::code_bytes_max(numbers)),
-                    .bits = rooms.bits[i].take(kernels::bits_bytes_max(head.number_bytes, numbers))};
-      kernel.measure(head.number_bytes, strands[i].numbers, magnitudes);
-      rooms.counts.add(magnitudes, numbers, head.distance);
+      const size_t bytes = numbers * head.number_bytes;
+      strands[i] = {in.subspan(i * bytes, bytes), rooms[i].magnitudes, rooms[i].code, rooms[i].bits};
+      kernel.measure(head.number_bytes, strands[i].numbers, rooms[i].magnitudes);
+      counts->add(rooms[i].magnitudes, numbers, head.distance);
     }
     const size_t before = out.size();
     MagnitudeTables tables;
-    write_tables(shared_tables(rooms.counts.sums(), kernels::magnitude_count(head.number_bytes)), out, tables);
+    VARVE_TRY(write_tables(shared_tables(counts->sums(), kernels::magnitude_count(head.number_bytes)), out, tables));
     head.tables_bytes = out.size() - before;
     kernel.encode(head.number_bytes, strands, head.distance, tables);
     for (size_t i = 0; i < strands.size(); ++i) {
-      const auto& [code, bits] = std::pair(strands[i].code, strands[i].bits);
-      head.strands[i] = {code.size(), bits.size()};
-      out.insert(out.end(), code.begin(), code.end());
-      out.insert(out.end(), bits.begin(), bits.end());
+      head.strands[i] = {strands[i].code.size(), strands[i].bits.size()};
+      out.insert(out.end(), strands[i].code.begin(), strands[i].code.end());
+      out.insert(out.end(), strands[i].bits.begin(), strands[i].bits.end());
     }
-    rooms.shrink();
+    room_of_thread().shrink();
+    return {};
   }
 
   static Status decode_strands(ByteSpan tables_bytes,
                                std::array<kernels::StrandToDecode, kernels::kMagnitudeStrands>& strands,
                                const MagnitudesParams& head) {
     VARVE_ASSIGN(const MagnitudeTables tables, read_tables(tables_bytes, kernels::magnitude_count(head.number_bytes)));
-    const size_t numbers = strands[0].numbers.size() / head.number_bytes;
-    for (size_t i = 0; i < strands.size(); ++i)
-      strands[i].magnitudes = magnitude_rooms().magnitudes_of(i, numbers, head.distance);
+    const StrandRooms rooms = rooms_of(strands[0].numbers.size() / head.number_bytes, head.distance, 0);
+    for (size_t i = 0; i < strands.size(); ++i) strands[i].magnitudes = rooms[i].magnitudes;
     const bool decoded = kernels::magnitude_kernels().back().decode(head.number_bytes, strands, head.distance, tables);
-    magnitude_rooms().shrink();
+    room_of_thread().shrink();
     return decoded ? Status() : Status::corrupt("the code of the magnitudes does not end with them");
   }
 };

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "codec/magnitude_kernels.h"
 #include "codec/test_packs.h"
@@ -16,9 +16,10 @@ using kernels::kMagnitudeStrands;
 using kernels::MagnitudeKernels;
 using test::Random;
 
-/// Numbers of up to all their bits, many of them small or zero, and small beside small ones.
+/// Numbers of up to all their bits, many of them small or zero, and small beside small ones; or all are zero.
 ByteVector random_numbers(size_t number_bytes, size_t count, Random& random) {
   ByteVector raw(count * number_bytes);
+  if (random() % 8 == 0) return raw;
   size_t width = 0;
   for (size_t i = 0; i < count; ++i) {
     if (random() % 8 == 0) width = random() % 3 == 0 ? 0 : random() % (8 * number_bytes + 1);
@@ -29,18 +30,28 @@ ByteVector random_numbers(size_t number_bytes, size_t count, Random& random) {
   return raw;
 }
 
-/// Frequencies of any sort, of all magnitudes that numbers may have.
-kernels::MagnitudeTables random_tables(size_t number_bytes, Random& random) {
+/// Frequencies of any sort: of all magnitudes that numbers may have, or of those alone that these have.
+kernels::MagnitudeTables random_tables(size_t number_bytes, ByteSpan numbers, Random& random) {
+  std::vector<uint8_t> magnitudes;
+  if (random() % 2 == 0) {
+    std::vector<uint8_t> measured(numbers.size() / number_bytes);
+    kernels::magnitude_kernels().front().measure(number_bytes, numbers, measured.data());
+    magnitudes = std::move(measured);
+    std::sort(magnitudes.begin(), magnitudes.end());
+    magnitudes.erase(std::unique(magnitudes.begin(), magnitudes.end()), magnitudes.end());
+  } else {
+    for (size_t i = 0; i < kernels::magnitude_count(number_bytes); ++i) magnitudes.push_back(static_cast<uint8_t>(i));
+  }
   kernels::MagnitudeTables tables;
   tables.frequencies.resize(1 + random() % kernels::kMagnitudeTablesMax);
   for (uint8_t& table : tables.table_of) table = static_cast<uint8_t>(random() % tables.frequencies.size());
-  const size_t magnitudes = kernels::magnitude_count(number_bytes);
   for (std::array<uint16_t, 256>& frequencies : tables.frequencies) {
-    std::fill_n(frequencies.begin(), magnitudes, uint16_t{1});
-    auto left = static_cast<uint32_t>(kMagnitudeScale - magnitudes);
+    frequencies.fill(0);
+    for (const uint8_t magnitude : magnitudes) frequencies[magnitude] = 1;
+    auto left = static_cast<uint32_t>(kMagnitudeScale - magnitudes.size());
     while (left > 0) {
       const auto more = static_cast<uint16_t>(1 + random() % left);
-      frequencies[random() % magnitudes] += more;
+      frequencies[magnitudes[random() % magnitudes.size()]] += more;
       left -= more;
     }
   }
@@ -109,7 +120,7 @@ TEST(MagnitudeKernels, OfAllProcessorsAgreeByteForByteAndInvertEachOther) {
     const size_t distance = *rc::gen::inRange<size_t>(kernels::kMagnitudeDistanceMin, 200);
     Random random(*rc::gen::arbitrary<uint64_t>());
     const ByteVector raw = random_numbers(number_bytes, numbers, random);
-    const kernels::MagnitudeTables tables = random_tables(number_bytes, random);
+    const kernels::MagnitudeTables tables = random_tables(number_bytes, raw, random);
     const CodedStrands wanted = encoded_by(kernels::magnitude_kernels().front(), number_bytes, raw, distance, tables);
     for (const MagnitudeKernels& kernel : kernels::magnitude_kernels()) {
       RC_TAG(std::string(kernel.name));
@@ -126,9 +137,9 @@ TEST(MagnitudeKernels, RefuseOrDecodeAnythingAlike) {
     for (int repeat = 0; repeat < 300; ++repeat) {
       const size_t numbers = kernels::kMagnitudeStride * (1 + random() % 20);
       const size_t distance = kernels::kMagnitudeDistanceMin + random() % 100;
-      const kernels::MagnitudeTables tables = random_tables(number_bytes, random);
-      CodedStrands coded = encoded_by(kernels::magnitude_kernels().front(), number_bytes,
-                                      random_numbers(number_bytes, numbers, random), distance, tables);
+      const ByteVector raw = random_numbers(number_bytes, numbers, random);
+      const kernels::MagnitudeTables tables = random_tables(number_bytes, raw, random);
+      CodedStrands coded = encoded_by(kernels::magnitude_kernels().front(), number_bytes, raw, distance, tables);
       CodedStrand& strand = coded[random() % coded.size()];
       ByteVector& hurt = random() % 2 == 0 ? strand.code : strand.bits;
       switch (random() % 3) {
@@ -145,6 +156,24 @@ TEST(MagnitudeKernels, RefuseOrDecodeAnythingAlike) {
     }
   }
   EXPECT_GT(refused, 800);  // of 1,200: a bit of a number itself is nobody's to refuse
+}
+
+TEST(MagnitudeKernels, RefuseStatesThatNoEncoderEndsWith) {
+  const size_t numbers = 10 * kernels::kMagnitudeStride, distance = kernels::kMagnitudeDistanceMin;
+  Random random(5);
+  const ByteVector raw = random_numbers(4, numbers, random);
+  const kernels::MagnitudeTables tables = random_tables(4, raw, random);
+  const CodedStrands good = encoded_by(kernels::magnitude_kernels().front(), 4, raw, distance, tables);
+  for (const MagnitudeKernels& kernel : kernels::magnitude_kernels()) {
+    ASSERT_TRUE(decoded_by(kernel, 4, numbers, good, distance, tables));
+    for (const uint32_t state : {0u, (1u << 15) - 1, 1u << 31, 3'000'000'000u, ~0u}) {
+      for (size_t lane = 0; lane < kMagnitudeLanes; ++lane) {
+        CodedStrands bad = good;
+        store_le(bad[lane % 2].code.data() + 4 * lane, state);
+        EXPECT_FALSE(decoded_by(kernel, 4, numbers, bad, distance, tables)) << kernel.name << " " << state;
+      }
+    }
+  }
 }
 
 const Codec& magnitudes() { return **find_codec("magnitudes"); }
