@@ -24,8 +24,7 @@ using kernels::kMagnitudeScale;
 using kernels::kMagnitudeTablesMax;
 using kernels::MagnitudeTables;
 
-using Counts = std::array<uint32_t, 256>;
-/// Of all contexts, one behind the other.
+/// How often each magnitude occurs, a row for each context.
 using ContextCounts = std::array<uint32_t, kMagnitudeContexts * 256>;
 
 /// What a table takes itself, about, in bits, and each symbol of it.
@@ -49,54 +48,68 @@ float weighted_log2(uint32_t count) {
 
 /// Neighbouring contexts that share a table.
 struct SharedTable {
-  size_t contexts_end;  ///< behind the last of them
-  Counts counts;
-  uint32_t total = 0;
-  float bits = 0;  ///< what its numbers' magnitudes take, with the table
-
-  void reckon(size_t magnitude_count) {
-    total = 0;
-    float sum = 0, table_bits = kTableBits;
-    for (size_t i = 0; i < magnitude_count; ++i) {
-      if (counts[i] == 0) continue;
-      total += counts[i];
-      sum += weighted_log2(counts[i]);
-      table_bits += kTableSymbolBits;
-    }
-    bits = weighted_log2(total) - sum + table_bits;
-  }
-  SharedTable with(const SharedTable& next, size_t magnitude_count) const {
-    SharedTable both{next.contexts_end, counts};
-    for (size_t i = 0; i < magnitude_count; ++i) both.counts[i] += next.counts[i];
-    both.reckon(magnitude_count);
-    return both;
-  }
+  size_t contexts_end;         ///< behind the last of them
+  std::span<uint32_t> counts;  ///< of all magnitudes, in the row of the first of them
+  size_t begin = 0, end = 0;   ///< the magnitudes that occur are in between
+  float bits = 0;              ///< what its numbers' magnitudes take, with the table
+  float bits_joined = 0;       ///< and, with those of the next table, in one
 };
 
-/// Joins the tables of neighbouring contexts as long as that makes all smaller, or there are too many.
-std::vector<SharedTable> shared_tables(const ContextCounts& counts, size_t magnitude_count) {
+/// What the magnitudes of both take by one table, with the table.
+float bits_of(const SharedTable& table, const SharedTable& next) {
+  uint32_t total = 0;
+  float sum = 0, table_bits = kTableBits;
+  for (size_t i = std::min(table.begin, next.begin); i < std::max(table.end, next.end); ++i) {
+    const uint32_t count = table.counts[i] + next.counts[i];
+    if (count == 0) continue;
+    total += count;
+    sum += weighted_log2(count);
+    table_bits += kTableSymbolBits;
+  }
+  return weighted_log2(total) - sum + table_bits;
+}
+
+/// A table for each context in which there is anything.
+std::vector<SharedTable> tables_of_contexts(ContextCounts& counts) {
+  static std::array<uint32_t, 256> none{};
   std::vector<SharedTable> tables;
   for (size_t context = 0; context < kMagnitudeContexts; ++context) {
-    SharedTable table{context + 1, {}};
-    std::copy_n(counts.begin() + static_cast<ptrdiff_t>(context * table.counts.size()), table.counts.size(),
-                table.counts.begin());
-    table.reckon(magnitude_count);
-    if (table.total > 0) tables.push_back(table);
+    const auto row = std::span(counts).subspan(256 * context, 256);
+    const auto occurs = [](uint32_t count) { return count > 0; };
+    const auto begin = std::find_if(row.begin(), row.end(), occurs);
+    if (begin == row.end()) continue;
+    const auto end = std::find_if(row.rbegin(), row.rend(), occurs).base();
+    tables.push_back({.contexts_end = context + 1,
+                      .counts = row,
+                      .begin = static_cast<size_t>(begin - row.begin()),
+                      .end = static_cast<size_t>(end - row.begin())});
+    tables.back().bits = bits_of(tables.back(), {.contexts_end = 0, .counts = none, .begin = tables.back().begin});
   }
-  std::vector<SharedTable> joined;  // each with the next
-  for (size_t i = 0; i + 1 < tables.size(); ++i) joined.push_back(tables[i].with(tables[i + 1], magnitude_count));
-  const auto gain = [&](size_t i) { return tables[i].bits + tables[i + 1].bits - joined[i].bits; };
-  while (!joined.empty()) {
+  return tables;
+}
+
+/// Joins the tables of neighbouring contexts as long as that makes all smaller, or there are too many; in `counts`, so
+/// do their rows.
+std::vector<SharedTable> shared_tables(ContextCounts& counts) {
+  std::vector<SharedTable> tables = tables_of_contexts(counts);
+  for (size_t i = 0; i + 1 < tables.size(); ++i) tables[i].bits_joined = bits_of(tables[i], tables[i + 1]);
+  const auto gain = [&](size_t i) { return tables[i].bits + tables[i + 1].bits - tables[i].bits_joined; };
+  while (tables.size() > 1) {
     size_t best = 0;
-    for (size_t i = 1; i < joined.size(); ++i) {
+    for (size_t i = 1; i + 1 < tables.size(); ++i) {
       if (gain(i) > gain(best)) best = i;
     }
     if (gain(best) <= 0 && tables.size() <= kMagnitudeTablesMax) break;
-    tables[best] = joined[best];
+    SharedTable& table = tables[best];
+    const SharedTable& next = tables[best + 1];
+    for (size_t i = next.begin; i < next.end; ++i) table.counts[i] += next.counts[i];
+    table.contexts_end = next.contexts_end;
+    table.begin = std::min(table.begin, next.begin);
+    table.end = std::max(table.end, next.end);
+    table.bits = table.bits_joined;
     tables.erase(tables.begin() + static_cast<ptrdiff_t>(best) + 1);
-    joined.erase(joined.begin() + static_cast<ptrdiff_t>(best));
-    if (best > 0) joined[best - 1] = tables[best - 1].with(tables[best], magnitude_count);
-    if (best < joined.size()) joined[best] = tables[best].with(tables[best + 1], magnitude_count);
+    if (best > 0) tables[best - 1].bits_joined = bits_of(tables[best - 1], tables[best]);
+    if (best + 1 < tables.size()) tables[best].bits_joined = bits_of(tables[best], tables[best + 1]);
   }
   return tables;
 }
@@ -105,7 +118,7 @@ std::vector<SharedTable> shared_tables(const ContextCounts& counts, size_t magni
 constexpr uint32_t kFrequencyMagnitudes = kernels::magnitude_of(kMagnitudeScale) + 1;
 using FrequencyMagnitudes = std::array<uint8_t, 256>;
 
-FrequencyMagnitudes frequency_magnitudes(const Counts& counts) {
+FrequencyMagnitudes frequency_magnitudes(std::span<const uint32_t> counts) {
   uint64_t total = 0;
   for (const uint32_t count : counts) total += count;
   FrequencyMagnitudes magnitudes{};
@@ -232,7 +245,7 @@ struct MagnitudeCounts {
     }
   }
   /// Once, when all are counted.
-  const ContextCounts& sums() {
+  ContextCounts& sums() {
     for (size_t i = 0; i < even.size(); ++i) even[i] += odd[i];
     return even;
   }
@@ -369,7 +382,7 @@ class MagnitudesCodec final : public Codec {
     }
     const size_t before = out.size();
     MagnitudeTables tables;
-    VARVE_TRY(write_tables(shared_tables(counts->sums(), kernels::magnitude_count(head.number_bytes)), out, tables));
+    VARVE_TRY(write_tables(shared_tables(counts->sums()), out, tables));
     head.tables_bytes = out.size() - before;
     kernel.encode(head.number_bytes, strands, head.distance, tables);
     for (size_t i = 0; i < strands.size(); ++i) {
