@@ -49,6 +49,7 @@ VARVE_KERNEL_BODY void measure_body(ByteSpan numbers, uint8_t* magnitudes) {
   }
 }
 
+/// Without branches that nothing foretells: four bytes in front of `to` may be written, whether they are wanted or not.
 struct BitStack {
   uint64_t held = 0;
   uint32_t count = 0;  ///< of the bits held, below 32 between two numbers
@@ -56,19 +57,21 @@ struct BitStack {
   void push(uint32_t value, unsigned bits, std::byte*& to) {
     held = held << bits | value;
     count += bits;
-    if (count < kWordBits) return;
-    store_le(to -= 4, static_cast<uint32_t>(held));
-    held >>= kWordBits;
-    count -= kWordBits;
+    store_le(to - 4, static_cast<uint32_t>(held));
+    const unsigned full = count / kWordBits;
+    to -= 4 * full;
+    held >>= kWordBits * full;
+    count -= kWordBits * full;
   }
   /// False if a word is missing.
   bool pop(unsigned bits, const std::byte*& from, const std::byte* end, uint32_t& value) {
-    if (count < bits) {
-      if (end - from < 4) return false;
-      held = held << kWordBits | load_le<uint32_t>(from);
-      from += 4;
-      count += kWordBits;
-    }
+    const unsigned lacking = count < bits ? 1 : 0;
+    const bool at_end = end - from < 4;
+    if (at_end && lacking != 0) return false;
+    const uint64_t word = at_end ? 0 : load_le<uint32_t>(from);
+    held = held << kWordBits * lacking | word * lacking;
+    from += 4 * lacking;
+    count += kWordBits * lacking;
     value = static_cast<uint32_t>(held & ((uint64_t{1} << bits) - 1));
     held >>= bits;
     count -= bits;

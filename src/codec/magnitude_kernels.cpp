@@ -83,6 +83,12 @@ void measure_of(ByteSpan numbers, uint8_t* magnitudes) {
   measure_body<T>(numbers, magnitudes);
 }
 
+/// How many of a magnitude's low bits are in the word that begins with bit `from_bit`.
+unsigned bits_of_word(uint32_t magnitude, unsigned from_bit) {
+  const unsigned below = bits_below(magnitude);
+  return std::min(below - std::min(below, from_bit), kWordBits);
+}
+
 /// Encodes a strand from its end to its beginning, so that it can be decoded from its beginning.
 template <class T>
 class PlainEncoder {
@@ -110,20 +116,18 @@ class PlainEncoder {
     const uint8_t* const magnitude = strand_.magnitudes + i;
     const SymbolCoder& coder = coders_[tables_.table_of[context_of(magnitude, distance_)]][*magnitude];
     const uint32_t others = coder.terms & (kMagnitudeScale - 1);
-    if (state >> (kStateShift) >= kMagnitudeScale - others) {
-      store_le(code_ -= 2, static_cast<uint16_t>(state));
-      state >>= 16;
-    }
+    store_le(code_ - 2, static_cast<uint16_t>(state));
+    const unsigned full = state >> kStateShift >= kMagnitudeScale - others ? 1 : 0;
+    code_ -= 2 * full;
+    state >>= 16 * full;
     const auto high = static_cast<uint32_t>(uint64_t{state} * coder.reciprocal >> 32);
     state += (coder.terms >> 16) + (high >> (coder.terms >> 12 & 15)) * others;
   }
   /// Of the numbers from `first` on, one in each stack, up to 32 bits from the one numbered `from_bit`.
   void push_bits(size_t first, unsigned from_bit) {
     for (size_t stack = kStacks; stack-- > 0;) {
-      const unsigned below = bits_below(strand_.magnitudes[first + stack]);
-      if (below <= from_bit) continue;
       const auto number = uint64_t{load_le<T>(strand_.numbers.data() + (first + stack) * sizeof(T))};
-      const unsigned count = std::min(below - from_bit, kWordBits);
+      const unsigned count = bits_of_word(strand_.magnitudes[first + stack], from_bit);
       stacks_[stack].push(static_cast<uint32_t>(number >> from_bit & ((uint64_t{1} << count) - 1)), count, bits_);
     }
   }
@@ -178,19 +182,20 @@ class PlainDecoder {
     *magnitude = static_cast<uint8_t>(place >> 24);
     const uint32_t frequency = (place >> 12 & (kMagnitudeScale - 1)) + 1;
     state = frequency * (state >> kMagnitudeScaleBits) + (place & (kMagnitudeScale - 1));
-    if (state >= kStateMin) return true;
-    if (strand_.code.data() + strand_.code.size() - code_ < 2) return false;
-    state = state << 16 | load_le<uint16_t>(code_);
-    code_ += 2;
+    const unsigned lacking = state < kStateMin ? 1 : 0;
+    const bool ended = strand_.code.data() + strand_.code.size() - code_ < 2;
+    if (ended && lacking != 0) return false;
+    const uint32_t word = ended ? 0 : load_le<uint16_t>(code_);
+    state = state << 16 * lacking | word * lacking;
+    code_ += 2 * lacking;
     return true;
   }
   bool pop_bits(size_t first, unsigned from_bit) {
     const std::byte* const end = strand_.bits.data() + strand_.bits.size();
     for (size_t stack = 0; stack < kStacks; ++stack) {
-      const unsigned below = bits_below(strand_.magnitudes[first + stack]);
-      if (below <= from_bit) continue;
       uint32_t value = 0;
-      if (!stacks_[stack].pop(std::min(below - from_bit, kWordBits), bits_, end, value)) return false;
+      if (!stacks_[stack].pop(bits_of_word(strand_.magnitudes[first + stack], from_bit), bits_, end, value))
+        return false;
       std::byte* const to = number(first + stack);
       store_le(to, static_cast<T>(load_le<T>(to) | uint64_t{value} << from_bit));
     }

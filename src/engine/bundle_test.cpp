@@ -104,7 +104,7 @@ TEST_F(Bundles, OfVariablesThatGoTogetherTakeAsMuchAsOneOfThem) {
   Fields fields(3, 1);
   ASSERT_TRUE(save(fields, 1).ok());
   expect_restores(fields, 1);
-  EXPECT_TRUE(chains().contains("across+shuffle+zstd"));
+  EXPECT_TRUE(chains().contains("across+magnitudes"));
   const StoreStatistics statistics = store_statistics(*store).value();
   size_t bundles = 0;
   for (const auto& [key, share] : statistics.classes) {
