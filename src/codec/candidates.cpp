@@ -53,8 +53,8 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
 }
 
 std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) {
-  std::vector<CodecChain> chains = {measured(stage(CodecNumber::lorenzo)),
-                                    filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)})};
+  const std::span<const CodecChain> usual = usual_chains(type);
+  std::vector<CodecChain> chains(usual.begin(), usual.end());
   if (effort == Effort::best) {
     chains.push_back(measured(stage(CodecNumber::lorenzo, 4)));
     chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));

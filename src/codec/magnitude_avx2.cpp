@@ -382,19 +382,10 @@ VARVE_TARGET_AVX2 bool decode_avx2_of(StrandsToDecode strands, size_t distance, 
 
 }  // namespace
 
-void measure_avx2(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes) {
-  if (number_bytes < 4) return measure_plain(number_bytes, numbers, magnitudes);
-  number_bytes == 8 ? measure_avx2_of<uint64_t>(numbers, magnitudes) : measure_avx2_of<uint32_t>(numbers, magnitudes);
-}
-void encode_avx2(size_t number_bytes, StrandsToEncode strands, size_t distance, const MagnitudeTables& tables) {
-  if (number_bytes < 4) return encode_plain(number_bytes, strands, distance, tables);
-  number_bytes == 8 ? encode_avx2_of<uint64_t>(strands, distance, tables)
-                    : encode_avx2_of<uint32_t>(strands, distance, tables);
-}
-bool decode_avx2(size_t number_bytes, StrandsToDecode strands, size_t distance, const MagnitudeTables& tables) {
-  if (number_bytes < 4) return decode_plain(number_bytes, strands, distance, tables);
-  return number_bytes == 8 ? decode_avx2_of<uint64_t>(strands, distance, tables)
-                           : decode_avx2_of<uint32_t>(strands, distance, tables);
+MagnitudeKernels avx2_magnitude_kernels() {
+  return {"avx2", of_wide_numbers<measure_plain, measure_avx2_of<uint32_t>, measure_avx2_of<uint64_t>>,
+          of_wide_numbers<encode_plain, encode_avx2_of<uint32_t>, encode_avx2_of<uint64_t>>,
+          of_wide_numbers<decode_plain, decode_avx2_of<uint32_t>, decode_avx2_of<uint64_t>>};
 }
 
 }  // namespace varve::kernels

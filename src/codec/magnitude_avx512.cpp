@@ -313,20 +313,10 @@ VARVE_TARGET_AVX512 bool decode_avx512_of(StrandsToDecode strands, size_t distan
 
 }  // namespace
 
-void measure_avx512(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes) {
-  if (number_bytes < 4) return measure_plain(number_bytes, numbers, magnitudes);
-  number_bytes == 8 ? measure_avx512_of<uint64_t>(numbers, magnitudes)
-                    : measure_avx512_of<uint32_t>(numbers, magnitudes);
-}
-void encode_avx512(size_t number_bytes, StrandsToEncode strands, size_t distance, const MagnitudeTables& tables) {
-  if (number_bytes < 4) return encode_plain(number_bytes, strands, distance, tables);
-  number_bytes == 8 ? encode_avx512_of<uint64_t>(strands, distance, tables)
-                    : encode_avx512_of<uint32_t>(strands, distance, tables);
-}
-bool decode_avx512(size_t number_bytes, StrandsToDecode strands, size_t distance, const MagnitudeTables& tables) {
-  if (number_bytes < 4) return decode_plain(number_bytes, strands, distance, tables);
-  return number_bytes == 8 ? decode_avx512_of<uint64_t>(strands, distance, tables)
-                           : decode_avx512_of<uint32_t>(strands, distance, tables);
+MagnitudeKernels avx512_magnitude_kernels() {
+  return {"avx512", of_wide_numbers<measure_plain, measure_avx512_of<uint32_t>, measure_avx512_of<uint64_t>>,
+          of_wide_numbers<encode_plain, encode_avx512_of<uint32_t>, encode_avx512_of<uint64_t>>,
+          of_wide_numbers<decode_plain, decode_avx512_of<uint32_t>, decode_avx512_of<uint64_t>>};
 }
 
 }  // namespace varve::kernels

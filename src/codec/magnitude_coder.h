@@ -109,12 +109,16 @@ VARVE_AVX2_BODY __m128i contexts_of_16(const uint8_t* above) {
   const __m128i nearby = _mm_avg_epu8(_mm_avg_epu8(before, behind), between);
   return _mm_and_si128(_mm_srli_epi16(nearby, 2), _mm_set1_epi8(kMagnitudeContexts - 1));
 }
-void measure_avx2(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes);
-void encode_avx2(size_t number_bytes, StrandsToEncode strands, size_t distance, const MagnitudeTables& tables);
-bool decode_avx2(size_t number_bytes, StrandsToDecode strands, size_t distance, const MagnitudeTables& tables);
-void measure_avx512(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes);
-void encode_avx512(size_t number_bytes, StrandsToEncode strands, size_t distance, const MagnitudeTables& tables);
-bool decode_avx512(size_t number_bytes, StrandsToDecode strands, size_t distance, const MagnitudeTables& tables);
+
+/// A kernel for numbers of four bytes and one for eight as one for all: shorter numbers go by the plain one.
+template <auto kPlain, auto kFour, auto kEight, class... Arguments>
+auto of_wide_numbers(size_t number_bytes, Arguments... arguments) -> decltype(kPlain(number_bytes, arguments...)) {
+  if (number_bytes == 8) return kEight(arguments...);
+  if (number_bytes == 4) return kFour(arguments...);
+  return kPlain(number_bytes, arguments...);
+}
+MagnitudeKernels avx2_magnitude_kernels();
+MagnitudeKernels avx512_magnitude_kernels();
 
 #endif
 

@@ -78,11 +78,6 @@ bool have_states(StrandsToDecode strands) {
 
 namespace {
 
-template <class T>
-void measure_of(ByteSpan numbers, uint8_t* magnitudes) {
-  measure_body<T>(numbers, magnitudes);
-}
-
 /// How many of a magnitude's low bits are in the word that begins with bit `from_bit`.
 unsigned bits_of_word(uint32_t magnitude, unsigned from_bit) {
   const unsigned below = bits_below(magnitude);
@@ -249,7 +244,7 @@ auto of_size(size_t number_bytes, Kernel kernel) {
 }  // namespace
 
 void measure_plain(size_t number_bytes, ByteSpan numbers, uint8_t* magnitudes) {
-  of_size(number_bytes, [&](auto number) { measure_of<decltype(number)>(numbers, magnitudes); });
+  of_size(number_bytes, [&](auto number) { measure_body<decltype(number)>(numbers, magnitudes); });
 }
 void encode_plain(size_t number_bytes, StrandsToEncode strands, size_t distance, const MagnitudeTables& tables) {
   of_size(number_bytes, [&](auto number) { encode_of<decltype(number)>(strands, distance, tables); });
@@ -273,8 +268,8 @@ bool machine_has_avx512() {
 std::vector<MagnitudeKernels> kernels_of_machine() {
   std::vector<MagnitudeKernels> kernels = {{"plain", measure_plain, encode_plain, decode_plain}};
 #if VARVE_HAS_AVX2_KERNELS
-  if (machine_has_avx2()) kernels.push_back({"avx2", measure_avx2, encode_avx2, decode_avx2});
-  if (machine_has_avx512()) kernels.push_back({"avx512", measure_avx512, encode_avx512, decode_avx512});
+  if (machine_has_avx2()) kernels.push_back(avx2_magnitude_kernels());
+  if (machine_has_avx512()) kernels.push_back(avx512_magnitude_kernels());
 #endif
   return kernels;
 }

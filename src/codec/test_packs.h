@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -124,6 +126,15 @@ Pack pack_of_all_kinds() {
   const uint64_t elements = pack.raw.size() / sizeof(Float);
   pack.shape = {{ElementKind::floating, ByteOrder::little, sizeof(Float)}, {run_of(elements)}};
   return pack;
+}
+
+/// All of the chain is used, and every bit comes back.
+inline void expect_comes_back_by(const std::string& chain, const Pack& pack) {
+  const EncodedBytes encoded = encode_chain(*CodecChain::parse(chain), pack.raw, pack.shape).value();
+  EXPECT_EQ(*recipe_name(encoded.recipe), chain);
+  ByteVector decoded(pack.raw.size());
+  ASSERT_TRUE(decode_chain(encoded.recipe, encoded.body, decoded).ok());
+  EXPECT_EQ(decoded, pack.raw);
 }
 
 /// The chains that the chooser and the papers use, and some that make little sense but must work.
