@@ -156,7 +156,15 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER [--benchmark_...]\n", argv[0]);
     return 2;
   }
+  if (!std::filesystem::is_directory(argv[1])) {
+    std::fprintf(stderr, "%s is no folder: name that of a checkpoint set\n", argv[1]);
+    return 2;
+  }
   const auto classes = varve::packs_of_set(argv[1]);
+  if (classes.empty()) {
+    std::fprintf(stderr, "%s has no file of a known format with arrays of floating-point numbers\n", argv[1]);
+    return 2;
+  }
   std::vector<std::string> names = {
       "fast",   "balanced", "best", "lorenzo+magnitudes", "lorenzo+shuffle+zstd:1", "gzip:6", "zstd:3",
       "lzma:6", "lz4",      "fpzip"};
