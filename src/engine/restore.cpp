@@ -174,10 +174,11 @@ class PackCopier {
         options_(options),
         progress_(progress),
         tiles_(
-            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
+            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) -> Status {
               // What need not be durable stays in the page cache, where whoever restarts from it finds it.
-              return whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
-                                                 : target_.write(number, offset, bytes);
+              VARVE_TRY(whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
+                                                    : target_.write(number, offset, bytes));
+              return note_written(number, bytes.size());
             },
             options.memory_bytes / 2) {}
 
@@ -186,6 +187,8 @@ class PackCopier {
     if (added) plans_.push_back({link, {}});
     plans_[found->second].copies.push_back(copy);
     ++copy_count_;
+    const MutexLock lock(mutex_);
+    if (options_.sync && !files_[copy.file].is_small) missing_[copy.file] += copy.bytes;
   }
   bool is_full() const { return copy_count_ > std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
@@ -201,6 +204,8 @@ class PackCopier {
     plans_.clear();
     plan_of_.clear();
     copy_count_ = 0;
+    const MutexLock lock(mutex_);
+    missing_.clear();
     return {};
   }
 
@@ -241,6 +246,17 @@ class PackCopier {
     return {};
   }
 
+  /// Once all that is planned of a file is written, the disk takes it while others are being decoded.
+  Status note_written(uint32_t number, uint64_t bytes) {
+    {
+      const MutexLock lock(mutex_);
+      const auto missing = missing_.find(number);
+      if (missing == missing_.end() || (missing->second -= std::min(missing->second, bytes)) > 0) return {};
+      missing_.erase(missing);
+    }
+    return target_.begin_writing_out(number);
+  }
+
   Status copy_pack(const PackPlan& plan) {
     std::vector<Extent> ranges;
     for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
@@ -259,6 +275,7 @@ class PackCopier {
         VARVE_TRY(tiles_.add(copy.file, wanted.file.bytes, copy.file_offset, range));
       } else {
         VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
+        VARVE_TRY(note_written(copy.file, copy.bytes));
       }
       bytes += copy.bytes;
     }
@@ -297,6 +314,8 @@ class PackCopier {
   std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
   size_t copy_count_ = 0;
   mutable Mutex mutex_;
+  /// Bytes of files that are to be durable, which are planned and not written yet.
+  std::map<uint32_t, uint64_t> missing_ VARVE_GUARDED_BY(mutex_);
   std::set<uint32_t> lost_ VARVE_GUARDED_BY(mutex_);
   Status first_damage_ VARVE_GUARDED_BY(mutex_);
   std::atomic<uint64_t> read_bytes_{0};

@@ -278,6 +278,13 @@ Status RestoreTarget::write_direct(uint32_t number, uint64_t offset, ByteSpan by
   return write(number, offset, bytes);
 }
 
+Status RestoreTarget::begin_writing_out(uint32_t number) {
+  VARVE_ASSIGN(const std::shared_ptr<StagedFile> file, staged(number));
+  // Not every file system can; what could not be written is for fsync() to say.
+  (void)::sync_file_range(file->fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  return {};
+}
+
 Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
   {
     VARVE_ASSIGN(const std::shared_ptr<StagedFile> staged_file, staged(number));

@@ -42,7 +42,7 @@ inline constexpr std::string_view kRestoringNote = ".varve-restoring";
 /// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
 /// publish(), between begin_publishing() and end_publishing() of one of the processes; paths are followed without
 /// leaving the folder and without following symbolic links (openat2). write() may be called by several threads
-/// (finish() and stage_whole() as well); the rest by one.
+/// (begin_writing_out(), finish() and stage_whole() as well); the rest by one.
 class RestoreTarget {
  public:
   /// Creates `folder` and its parents if need be, and removes what restores that were killed have left in it.
@@ -67,6 +67,8 @@ class RestoreTarget {
   /// The same past the page cache, where the file system can. Address, offset and size are multiples of
   /// kDirectAlignment.
   Status write_direct(uint32_t number, uint64_t offset, ByteSpan bytes);
+  /// Has the system write out what a staged file has so far, so that finish() waits for less; for nothing here.
+  Status begin_writing_out(uint32_t number);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
   Status make_staged_durable();
