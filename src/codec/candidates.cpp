@@ -89,11 +89,23 @@ bool looks_like_numbers_in_text(ByteSpan raw) {
   return newlines > 0 && 3 * digits > sample.size();
 }
 
+/// Whether some of the numbers are negative, and others are not: a few of them tell.
+bool has_both_signs(ByteSpan raw, const ElementType& type) {
+  constexpr size_t kLookedAt = 256;
+  if (type.kind != ElementKind::floating || !is_machine_number(type)) return false;
+  const size_t count = raw.size() / type.bytes, step = std::max<size_t>(count / kLookedAt, 1);
+  const size_t top = type.order == ByteOrder::big ? 0 : type.bytes - 1;
+  std::array<bool, 2> seen{};
+  for (size_t i = 0; i < count; i += step) seen[static_cast<size_t>(raw[i * type.bytes + top] >> 7)] = true;
+  return seen[0] && seen[1];
+}
+
 /// From the fastest to the slowest: what does not search through the data first.
-std::vector<CodecChain> fast_chains(const ElementType& type) {
+std::vector<CodecChain> fast_chains(ByteSpan raw, const ElementType& type) {
   if (!is_machine_number(type)) return {filtered({})};
   std::vector<CodecChain::Stage> filters = {stage(CodecNumber::lorenzo)};
   std::vector<CodecChain> chains = {chain({filters.front(), stage(CodecNumber::planes)})};
+  if (has_both_signs(raw, type)) chains.push_back(chain({stage(CodecNumber::signlast), stage(CodecNumber::planes)}));
   if (type.bytes > 1) filters.push_back(stage(CodecNumber::shuffle));
   if (find_codec(CodecNumber::lz4).ok()) {
     std::vector<CodecChain::Stage> stages = filters;
@@ -269,7 +281,7 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
 }
 
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort) {
-  if (effort == Effort::fast) return fast_chains(shape.type);
+  if (effort == Effort::fast) return fast_chains(raw, shape.type);
   if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(shape.type, effort);
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
   return opaque_chains(raw, shape.type, effort);

@@ -224,16 +224,17 @@ class AutomaticEncoder final : public Encoder {
     const PackSample sample = sample_of(raw, shape, kFastSampleBytes);
     CodecChain cheapest;
     double least = static_cast<double>(sample.bytes.size());
-    size_t smallest = sample.bytes.size(), tried = 0;
+    size_t smallest = sample.bytes.size();
     for (CodecChain& chain : candidate_chains(raw, shape, Effort::fast)) {
       VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
       const size_t bytes = size_of(encoded);
-      const double cost = static_cast<double>(bytes) * advantage_wanted(chain.stages().back().codec->number());
+      const CodecNumber coder = chain.stages().back().codec->number();
+      const double cost = static_cast<double>(bytes) * advantage_wanted(coder);
       if (cost < least) {
         least = cost;
         cheapest = chain;
       }
-      if (tried++ > 0 && bytes >= smallest) break;
+      if (coder != CodecNumber::planes && bytes >= smallest) break;
       smallest = std::min(smallest, bytes);
     }
     return cheapest;

@@ -61,6 +61,7 @@ enum class CodecNumber : uint32_t {
   across = 37,
   rotate = 38,
   inflate = 39,
+  signlast = 40,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,

@@ -68,6 +68,22 @@ TEST(CodecFormat, OfLorenzo) {
   expect_bytes("lorenzo:1", {kShort, {test::run_of(2), test::run_of(2)}}, row, "110b04", "140004000600 0700ab");
 }
 
+TEST(CodecFormat, OfFloatsWithTheirSignLast) {
+  // 1.0, 1.5, -2.0 are 7f000000, 7f800000, 80000001 then.
+  expect_bytes("signlast", {kFloat, {test::run_of(3)}}, bytes_of<float>({1.0F, 1.5F, -2.0F}), "0a0b03",
+               "000000fe 00000001 02000001");
+  expect_bytes("signlast:1", {kBigFloat, {test::run_of(3)}}, bytes_of_hex("3f8000003fc00000c0000000"), "1e0b03",
+               "000000fe 00000001 02000001");
+}
+
+TEST(CodecFormat, RefusesIntegersWithTheirSignLast) {
+  const ByteVector encoded = bytes_of_hex("0000000000000000");
+  ByteVector decoded(encoded.size());
+  const Codec& codec = **find_codec("signlast");
+  EXPECT_TRUE(codec.decode(encoded, bytes_of_hex("0a0b02"), decoded).ok());
+  EXPECT_EQ(codec.decode(encoded, bytes_of_hex("020b02"), decoded).code(), StatusCode::corrupt);
+}
+
 TEST(CodecFormat, OfLorenzoOnFloats) {
   // 1.0, 1.5, -2.0 are bf800000, bfc00000, 3fffffff in value order.
   expect_bytes("lorenzo", {kFloat, {test::run_of(3)}}, bytes_of<float>({1.0F, 1.5F, -2.0F}), "0a0b03",

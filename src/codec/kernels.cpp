@@ -43,7 +43,7 @@ constexpr size_t kTileElements = 4_KiB / sizeof(T);
 /// Several differences at once: of what is taken away twice, and so given back, and so on. Zeros before the first
 /// number are what a difference leaves it as it is by. `scratch` has room for run.elements and `reach` numbers, `reach`
 /// being the sum of the strides.
-template <class T, bool kSwap, bool kFloating, size_t kDifferences>
+template <class T, bool kSwap, NumberMap kMap, size_t kDifferences>
 VARVE_KERNEL_BODY void forward_at_once(const DifferenceRun& run, const std::byte* __restrict in,
                                        std::byte* __restrict out, T* __restrict scratch, size_t reach) {
   static_assert(kDifferences == 2 || kDifferences == 3);
@@ -52,7 +52,7 @@ VARVE_KERNEL_BODY void forward_at_once(const DifferenceRun& run, const std::byte
   const size_t x = run.strides[0], y = run.strides[1], z = kDifferences == 3 ? run.strides[2] : 0;
   for (size_t begin = 0; begin < run.elements; begin += kTileElements<T>) {
     const size_t end = std::min<size_t>(begin + kTileElements<T>, run.elements);
-    for (size_t i = begin; i < end; ++i) values[i] = Number<T, kSwap, kFloating>::get(in, i);
+    for (size_t i = begin; i < end; ++i) values[i] = Number<T, kSwap, kMap>::get(in, i);
     const auto plane = [x, y](const T* at) {
       return static_cast<T>(static_cast<T>(at[0] - *(at - x)) - static_cast<T>(*(at - y) - *(at - y - x)));
     };
@@ -64,10 +64,10 @@ VARVE_KERNEL_BODY void forward_at_once(const DifferenceRun& run, const std::byte
   }
 }
 
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
                                    T* scratch) {
-  using Value = Number<T, kSwap, kFloating>;
+  using Value = Number<T, kSwap, kMap>;
   const size_t count = run.elements;
   const size_t first = std::min<size_t>(run.strides[0], count);
   if (run.stride_count == 1) {
@@ -79,10 +79,8 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
   }
   size_t reach = 0;
   for (size_t i = 0; i < run.stride_count; ++i) reach += std::min<size_t>(run.strides[i], count);
-  if (reach < count && run.stride_count == 2)
-    return forward_at_once<T, kSwap, kFloating, 2>(run, in, out, scratch, reach);
-  if (reach < count && run.stride_count == 3)
-    return forward_at_once<T, kSwap, kFloating, 3>(run, in, out, scratch, reach);
+  if (reach < count && run.stride_count == 2) return forward_at_once<T, kSwap, kMap, 2>(run, in, out, scratch, reach);
+  if (reach < count && run.stride_count == 3) return forward_at_once<T, kSwap, kMap, 3>(run, in, out, scratch, reach);
   T* __restrict from = scratch;
   T* __restrict to = scratch + count;
   for (size_t i = 0; i < first; ++i) from[i] = Value::get(in, i);
@@ -171,9 +169,9 @@ VARVE_KERNEL_BODY void accumulate_after(T* values, size_t count, size_t stride) 
 }
 
 /// Puts down numbers, the first of them at `begin`, of which each is `values` and the number `stride` before it.
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_KERNEL_BODY void put_sums(const T* values, size_t begin, size_t count, size_t stride, std::byte* out) {
-  using Value = Number<T, kSwap, kFloating>;
+  using Value = Number<T, kSwap, kMap>;
   size_t done = begin < stride ? std::min(stride - begin, count) : 0;
   for (size_t i = 0; i < done; ++i) Value::put(out, begin + i, values[i]);
   for (size_t length = 0; done < count; done += length) {
@@ -189,7 +187,7 @@ VARVE_KERNEL_BODY void put_sums(const T* values, size_t begin, size_t count, siz
 /// along the fastest dimension come first, of which no more than the last is needed again; of those across the rows a
 /// row is, and the others are numbers that have been put down. `scratch` has room for two runs. False, and nothing
 /// done, if the run is not like that.
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_KERNEL_BODY bool inverse_at_once(const DifferenceRun& run, const std::byte* __restrict in, std::byte* out,
                                        T* __restrict scratch) {
   constexpr size_t row_elements_min = 8, plane_elements_min = 256;  // shorter ones take longer so
@@ -220,19 +218,19 @@ VARVE_KERNEL_BODY bool inverse_at_once(const DifferenceRun& run, const std::byte
     }
     accumulate_after(values, length, row);
     if (plane == 0) {
-      for (size_t i = 0; i < length; ++i) Number<T, kSwap, kFloating>::put(out, begin + i, values[i]);
+      for (size_t i = 0; i < length; ++i) Number<T, kSwap, kMap>::put(out, begin + i, values[i]);
     } else {
-      put_sums<T, kSwap, kFloating>(values, begin, length, plane, out);
+      put_sums<T, kSwap, kMap>(values, begin, length, plane, out);
     }
     std::copy(values + length - row, values + length, scratch);  // of the last tile too few, in vain
   }
   return true;
 }
 
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
                                    T* __restrict scratch) {
-  using Value = Number<T, kSwap, kFloating>;
+  using Value = Number<T, kSwap, kMap>;
   const size_t count = run.elements;
   if (run.stride_count == 1 && run.strides[0] == 1) {
     T tile[kTileElements<T>];
@@ -247,42 +245,46 @@ VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
-  if (inverse_at_once<T, kSwap, kFloating>(run, in, out, scratch)) return;
+  if (inverse_at_once<T, kSwap, kMap>(run, in, out, scratch)) return;
   for (size_t i = 0; i < count; ++i) scratch[i] = from_zigzag(load<T>(in, i));
   for (size_t pass = run.stride_count; pass > 0; --pass) accumulate(scratch, count, run.strides[pass - 1]);
   for (size_t i = 0; i < count; ++i) Value::put(out, i, scratch[i]);
 }
 
 #define VARVE_RUN_ARGUMENTS const DifferenceRun &run, const RunBuffers &at
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 void forward_baseline(VARVE_RUN_ARGUMENTS) {
-  forward_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  forward_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
 }
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_TARGET_AVX2 void forward_avx2(VARVE_RUN_ARGUMENTS) {
-  forward_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  forward_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
 }
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 void inverse_baseline(VARVE_RUN_ARGUMENTS) {
-  inverse_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  inverse_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
 }
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 VARVE_TARGET_AVX2 void inverse_avx2(VARVE_RUN_ARGUMENTS) {
-  inverse_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  inverse_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
 }
 #undef VARVE_RUN_ARGUMENTS
 
 using RunKernel = void (*)(const DifferenceRun&, const RunBuffers&);
 
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 RunKernel pick(bool forward) {
-  if (machine_has_avx2()) return forward ? forward_avx2<T, kSwap, kFloating> : inverse_avx2<T, kSwap, kFloating>;
-  return forward ? forward_baseline<T, kSwap, kFloating> : inverse_baseline<T, kSwap, kFloating>;
+  if (machine_has_avx2()) return forward ? forward_avx2<T, kSwap, kMap> : inverse_avx2<T, kSwap, kMap>;
+  return forward ? forward_baseline<T, kSwap, kMap> : inverse_baseline<T, kSwap, kMap>;
+}
+template <class T, NumberMap kMap>
+RunKernel pick(NumberFormat format, bool forward) {
+  return format.big_endian ? pick<T, true, kMap>(forward) : pick<T, false, kMap>(forward);
 }
 template <class T>
 RunKernel pick(NumberFormat format, bool forward) {
-  if (format.floating) return format.big_endian ? pick<T, true, true>(forward) : pick<T, false, true>(forward);
-  return format.big_endian ? pick<T, true, false>(forward) : pick<T, false, false>(forward);
+  if (format.sign_last) return pick<T, NumberMap::sign_last>(format, forward);
+  return format.floating ? pick<T, NumberMap::ordered>(format, forward) : pick<T, NumberMap::itself>(format, forward);
 }
 RunKernel pick_kernel(NumberFormat format, bool forward) {
   switch (format.bytes) {
@@ -318,7 +320,7 @@ void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun
   for (const DifferenceRun& run : runs) {
     std::vector<uint64_t> values(run.elements);
     for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = math.ordered(load_number(in.data() + at + i * format.bytes, format));
+      values[i] = math.to_integer(load_number(in.data() + at + i * format.bytes, format));
     }
     for (size_t pass = 0; pass < run.stride_count; ++pass) {
       for (size_t i = values.size(); i-- > run.strides[pass];) {
@@ -347,7 +349,7 @@ void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun
       }
     }
     for (uint64_t value : values) {
-      store_number(out.data() + at, format, math.unordered(value));
+      store_number(out.data() + at, format, math.from_integer(value));
       at += format.bytes;
     }
   }

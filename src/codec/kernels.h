@@ -40,6 +40,7 @@ struct NumberFormat {
   uint32_t bytes = 1;       ///< 1, 2, 4 or 8
   bool big_endian = false;  ///< false for 1 byte
   bool floating = false;    ///< IEEE 754: the bits are mapped so that integer order is value order
+  bool sign_last = false;   ///< or, of floats whose signs change, so that numbers of like size are near each other
   bool operator==(const NumberFormat&) const = default;
 };
 
@@ -53,8 +54,8 @@ struct DifferenceRun {
   size_t stride_count = 0;
 };
 
-/// Numbers of `format` → ordered integers → differences modulo 2^bits → zigzag, little-endian. `runs` cover `in`
-/// exactly; `out` is as large as `in` and apart from it. Neither needs to be aligned.
+/// Numbers of `format` → integers (ordered, or with the sign last) → differences modulo 2^bits → zigzag, little-endian.
+/// `runs` cover `in` exactly; `out` is as large as `in` and apart from it. Neither needs to be aligned.
 void difference_forward(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out);
 /// The inverse of difference_forward().
 void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out);

@@ -24,9 +24,10 @@ TEST(NumberKernels, AgreeWithTheirPlainTwinsAndInvertEachOther) {
   Random random(1);
   for (uint32_t bytes : {1u, 2u, 4u, 8u}) {
     for (bool big_endian : {false, true}) {
-      for (bool floating : {false, true}) {
+      for (const auto& [floating, sign_last] :
+           {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
         if (bytes == 1 && (big_endian || floating)) continue;
-        const NumberFormat format{bytes, big_endian, floating};
+        const NumberFormat format{bytes, big_endian, floating, sign_last};
         for (int repeat = 0; repeat < 30; ++repeat) {
           const std::vector<DifferenceRun> runs = random_difference_runs(random);
           uint64_t elements = 0;
@@ -36,7 +37,7 @@ TEST(NumberKernels, AgreeWithTheirPlainTwinsAndInvertEachOther) {
           ByteVector fast(odd.size()), plain(odd.size()), back(odd.size()), plain_back(odd.size());
           difference_forward(format, runs, odd, fast);
           difference_forward_plain(format, runs, odd, plain);
-          ASSERT_EQ(fast, plain) << bytes << big_endian << floating;
+          ASSERT_EQ(fast, plain) << bytes << big_endian << floating << sign_last;
           difference_inverse(format, runs, fast, back);
           difference_inverse_plain(format, runs, fast, plain_back);
           ASSERT_EQ(back, plain_back);

@@ -9,7 +9,9 @@ namespace {
 // The Lorenzo predictor in integers: Ibarria, Lindstrom, Rossignac and Szymczak, "Out-of-core compression and
 // decompression of large n-dimensional scalar fields", 2003; the map of floats to ordered integers: Lindstrom and
 // Isenburg, "Fast and efficient compression of floating-point data", 2006. FORMAT.md, "lorenzo". Taken over the flat
-// run, differences need no special case at row ends, and stay exact for any part of an array.
+// run, differences need no special case at row ends, and stay exact for any part of an array. What changes its sign
+// from number to number jumps through half of all ordered integers each time; with the sign as the lowest bit, it stays
+// as near as its size does.
 
 constexpr int kLorenzoLevelMax = 4;
 /// Differences along all dimensions, then once more along the fastest: predicts straight lines.
@@ -26,15 +28,20 @@ std::vector<kernels::DifferenceRun> runs_of_level(const std::vector<NumberRun>& 
 
 class LorenzoCodec final : public Codec {
  public:
-  CodecNumber number() const override { return CodecNumber::lorenzo; }
-  std::string_view name() const override { return "lorenzo"; }
-  bool applies_to(const PackShape& shape) const override { return is_machine_number(shape.type); }
+  explicit LorenzoCodec(bool sign_last) : sign_last_(sign_last) {}
+  CodecNumber number() const override { return sign_last_ ? CodecNumber::signlast : CodecNumber::lorenzo; }
+  std::string_view name() const override { return sign_last_ ? "signlast" : "lorenzo"; }
+  bool applies_to(const PackShape& shape) const override {
+    return is_machine_number(shape.type) && (!sign_last_ || shape.type.kind == ElementKind::floating);
+  }
 
   /// `level`: 1 to 3 take the differences along so many dimensions at most, 4 along all and once more along the
   /// fastest; 0: along all.
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
-    if (level < 0 || level > kLorenzoLevelMax) return Status::invalid_argument("lorenzo has the levels 0 to 4");
-    const kernels::NumberFormat format = number_format(shape.type);
+    if (level < 0 || level > kLorenzoLevelMax)
+      return Status::invalid_argument(std::string(name()) + " has the levels 0 to 4");
+    kernels::NumberFormat format = number_format(shape.type);
+    format.sign_last = sign_last_;
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     const std::vector<NumberRun> runs = number_runs(shape, whole_bytes / format.bytes);
     ByteWriter writer(params);
@@ -52,7 +59,9 @@ class LorenzoCodec final : public Codec {
     if (in.size() != out.size()) return Status::corrupt("a filtered stage has another size than it says");
     ByteReader reader(params);
     VARVE_ASSIGN(const uint8_t head, reader.u8());
-    VARVE_ASSIGN(const kernels::NumberFormat format, unpack_number_format(head & 15));
+    VARVE_ASSIGN(kernels::NumberFormat format, unpack_number_format(head & 15));
+    format.sign_last = sign_last_;
+    if (sign_last_ && !format.floating) return Status::corrupt("integers have their sign where it is");
     const int level = head >> 4;
     if (level > kLorenzoLevelMax) return Status::corrupt("unknown level");
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
@@ -63,12 +72,20 @@ class LorenzoCodec final : public Codec {
               out.begin() + static_cast<ptrdiff_t>(whole_bytes));
     return {};
   }
+
+ private:
+  const bool sign_last_;
 };
 
 }  // namespace
 
 const Codec& lorenzo_codec() {
-  static const LorenzoCodec codec;
+  static const LorenzoCodec codec(/*sign_last=*/false);
+  return codec;
+}
+
+const Codec& signlast_codec() {
+  static const LorenzoCodec codec(/*sign_last=*/true);
   return codec;
 }
 

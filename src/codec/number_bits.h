@@ -34,6 +34,15 @@ VARVE_KERNEL_BODY T from_ordered(T ordered) {
   const T negative = static_cast<T>(static_cast<T>(ordered >> (kBits<T> - 1)) - T{1});
   return static_cast<T>(ordered ^ (negative | kSign<T>));
 }
+/// The sign bit as the lowest: what crosses zero does not jump from one end of the integers to the other.
+template <class T>
+VARVE_KERNEL_BODY T to_sign_last(T bits) {
+  return static_cast<T>(static_cast<T>(bits << 1) | static_cast<T>(bits >> (kBits<T> - 1)));
+}
+template <class T>
+VARVE_KERNEL_BODY T from_sign_last(T value) {
+  return static_cast<T>(static_cast<T>(value >> 1) | static_cast<T>(value << (kBits<T> - 1)));
+}
 template <class T>
 VARVE_KERNEL_BODY T to_zigzag(T difference) {
   const T negative = static_cast<T>(T{0} - static_cast<T>(difference >> (kBits<T> - 1)));
@@ -55,17 +64,22 @@ VARVE_KERNEL_BODY void store(std::byte* to, size_t index, T value) {
   std::memcpy(to + index * sizeof(T), &value, sizeof(T));
 }
 
+/// The integers that numbers are taken as.
+enum class NumberMap { itself, ordered, sign_last };
+
 /// Loads a number as it lies in the pack, and stores it so.
-template <class T, bool kSwap, bool kFloating>
+template <class T, bool kSwap, NumberMap kMap>
 struct Number {
   static VARVE_KERNEL_BODY T get(const std::byte* from, size_t index) {
     T value = load<T>(from, index);
     if constexpr (kSwap) value = swap_bytes(value);
-    if constexpr (kFloating) value = to_ordered(value);
+    if constexpr (kMap == NumberMap::ordered) value = to_ordered(value);
+    if constexpr (kMap == NumberMap::sign_last) value = to_sign_last(value);
     return value;
   }
   static VARVE_KERNEL_BODY void put(std::byte* to, size_t index, T value) {
-    if constexpr (kFloating) value = from_ordered(value);
+    if constexpr (kMap == NumberMap::ordered) value = from_ordered(value);
+    if constexpr (kMap == NumberMap::sign_last) value = from_sign_last(value);
     if constexpr (kSwap) value = swap_bytes(value);
     store(to, index, value);
   }
@@ -95,6 +109,12 @@ struct PlainMath {
   }
   uint64_t unordered(uint64_t value) const {
     return !format.floating ? value : (value & sign) != 0 ? value ^ sign : value ^ mask;
+  }
+  uint64_t to_integer(uint64_t bits) const {
+    return !format.sign_last ? ordered(bits) : (bits << 1 & mask) | ((bits & sign) != 0 ? 1 : 0);
+  }
+  uint64_t from_integer(uint64_t value) const {
+    return !format.sign_last ? unordered(value) : value >> 1 | ((value & 1) != 0 ? sign : 0);
   }
   uint64_t zigzag(uint64_t value) const { return (value & sign) != 0 ? (~value << 1 | 1) & mask : value << 1; }
   uint64_t unzigzag(uint64_t code) const { return (code & 1) != 0 ? ~(code >> 1) & mask : code >> 1; }

@@ -33,6 +33,7 @@ const auto& entries() {
       Entry{CodecNumber::bitshuffle, "bitshuffle", &bitshuffle_codec(), {}},
       Entry{CodecNumber::delta, "delta", &delta_codec(), {}},
       Entry{CodecNumber::lorenzo, "lorenzo", &lorenzo_codec(), {}},
+      Entry{CodecNumber::signlast, "signlast", &signlast_codec(), {}},
       Entry{CodecNumber::columns, "columns", &columns_codec(), {}},
       Entry{CodecNumber::across, "across", &across_codec(), {}},
       Entry{CodecNumber::rotate, "rotate", &rotate_codec(), {}},

@@ -14,6 +14,7 @@ const Codec& shuffle_codec();
 const Codec& bitshuffle_codec();
 const Codec& delta_codec();
 const Codec& lorenzo_codec();
+const Codec& signlast_codec();  ///< in lorenzo_codec.cpp
 const Codec& columns_codec();
 const Codec& across_codec();
 const Codec& rotate_codec();

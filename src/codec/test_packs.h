@@ -164,6 +164,8 @@ inline std::vector<std::string> chain_names() {
                                     "planes",
                                     "lorenzo+magnitudes",
                                     "lorenzo:4+magnitudes",
+                                    "signlast+planes",
+                                    "signlast:1+magnitudes",
                                     "delta+magnitudes+zstd",
                                     "magnitudes",
                                     "lorenzo:1+shuffle+zstd",
