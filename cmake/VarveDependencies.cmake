@@ -3,6 +3,9 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 
 find_package(fmt REQUIRED)                                            # text for people
+# Its headers alone: so users of the libraries need none of it, and the program no shared library of C++ (varve_cli).
+add_library(varve_fmt INTERFACE)
+target_link_libraries(varve_fmt INTERFACE $<BUILD_INTERFACE:fmt::fmt-header-only>)
 find_package(nlohmann_json REQUIRED)                                  # --json
 find_package(CLI11 REQUIRED)                                          # the command line
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)              # the general codec
@@ -37,23 +40,6 @@ if(VARVE_WITH_S3)
     set(VARVE_WITH_S3 OFF)
   endif()
 endif()
-
-# The static libraries, where there are: what the dynamic loader does for libcrypto alone takes as long as saving a small file.
-foreach(prefix ZSTD LZMA DEFLATE CRYPTO SSL LZ4 EXPAT)
-  if(TARGET PkgConfig::${prefix})
-    get_target_property(libraries PkgConfig::${prefix} INTERFACE_LINK_LIBRARIES)
-    set(preferred "")
-    foreach(library ${libraries})
-      string(REGEX REPLACE "\\.so$" ".a" archive "${library}")
-      if(IS_ABSOLUTE "${archive}" AND EXISTS "${archive}")
-        list(APPEND preferred ${archive})
-      else()
-        list(APPEND preferred ${library})
-      endif()
-    endforeach()
-    set_target_properties(PkgConfig::${prefix} PROPERTIES INTERFACE_LINK_LIBRARIES "${preferred}")
-  endif()
-endforeach()
 
 if(VARVE_WITH_FORTRAN)
   include(CheckLanguage)
@@ -162,6 +148,43 @@ if(VARVE_WITH_CHARTS)
 endif()
 
 pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/, and of studies
+
+# The static libraries, where there are: what the dynamic loader does for libcrypto alone takes as long as saving a small file.
+function(varve_prefer_archives target names)
+  get_target_property(libraries ${target} INTERFACE_LINK_LIBRARIES)
+  if(NOT libraries)
+    return()
+  endif()
+  set(preferred "")
+  foreach(library ${libraries})
+    string(REGEX REPLACE "\\.so$" ".a" archive "${library}")
+    if(archive MATCHES "/lib(${names})\\.a$" AND EXISTS "${archive}")
+      list(APPEND preferred ${archive})
+      get_filename_component(folder "${archive}" DIRECTORY)
+      foreach(beside ${ARGN})  # what it needs itself: a flag, or an archive in the same folder
+        if(EXISTS "${folder}/${beside}")
+          list(APPEND preferred "${folder}/${beside}")
+        else()
+          list(APPEND preferred ${beside})
+        endif()
+      endforeach()
+    else()
+      list(APPEND preferred ${library})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${preferred}")
+endfunction()
+foreach(prefix ZSTD LZMA DEFLATE CRYPTO SSL LZ4 EXPAT)
+  if(TARGET PkgConfig::${prefix})
+    varve_prefer_archives(PkgConfig::${prefix} ".*")
+  endif()
+endforeach()
+if(TARGET PkgConfig::PNG)
+  varve_prefer_archives(PkgConfig::PNG "png.*" -lz -lm)
+endif()
+if(TARGET hdf5::hdf5)
+  varve_prefer_archives(hdf5::hdf5 sz libaec.a)
+endif()
 if(VARVE_TESTS)
   find_package(GTest REQUIRED)                                        # tests
   find_package(rapidcheck REQUIRED)                                   # property tests

@@ -6,7 +6,6 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libvarve-dev)
 # Whoever links the static library links what it uses. For each library that varve links: how a CMake package
 # finds it, then what a pkg-config file says: what the .pc file of that name does ("module"), or a linker flag ("flag"). The flags
 # themselves, as pkg-config wants the files that a .pc file requires even where the shared library is linked.
-set(VARVE_USED_fmt::fmt               "find_dependency(fmt)"           module fmt)
 set(VARVE_USED_nlohmann_json::nlohmann_json "find_dependency(nlohmann_json)" flag "")
 set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       flag -pthread)
 set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" module hdf5)

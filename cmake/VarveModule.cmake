@@ -28,7 +28,7 @@ endfunction()
 function(varve_test)
   cmake_parse_arguments(T "" "NAME" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
-  target_link_libraries(${T_NAME} PRIVATE varve varve_warnings fmt::fmt GTest::gtest GTest::gtest_main rapidcheck ${T_LIBRARIES})
+  target_link_libraries(${T_NAME} PRIVATE varve varve_warnings varve_fmt GTest::gtest GTest::gtest_main rapidcheck ${T_LIBRARIES})
   target_include_directories(${T_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   # What is tested is optimised; to optimise the tests themselves takes longer than they do.
   target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-Og>)

@@ -44,6 +44,6 @@ endforeach()
 
 if(TARGET varve_mpi)
   varve_shared_library(varve_mpi_shared varve_mpi ${PROJECT_SOURCE_DIR}/cmake/varve_mpi.map)
-  target_link_libraries(varve_mpi_shared PUBLIC varve_shared MPI::MPI_C PRIVATE $<TARGET_LINKER_FILE:fmt::fmt>)
+  target_link_libraries(varve_mpi_shared PUBLIC varve_shared MPI::MPI_C)
   target_compile_definitions(varve_mpi_shared INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 endif()

@@ -13,6 +13,9 @@ namespace {
 
 /// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
 constexpr double kStraighter = 0.98;
+/// With effort balanced, numbers that take so much more when shuffled alone than their differences do are tried by no
+/// other chain.
+constexpr double kDifferencesAdvantage = 1.1;
 /// The level of zstd that looks far away (zstd_codec.cpp).
 constexpr int kFarZstdLevel = 3;
 
@@ -29,14 +32,27 @@ CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1) 
 /// Differences by their magnitudes.
 CodecChain measured(CodecChain::Stage differences) { return chain({differences, stage(CodecNumber::magnitudes)}); }
 
+/// Whether some of the numbers are negative, and others are not: a few of them tell.
+bool has_both_signs(ByteSpan raw, const ElementType& type) {
+  constexpr size_t kLookedAt = 256;
+  if (type.kind != ElementKind::floating || !is_machine_number(type)) return false;
+  const size_t count = raw.size() / type.bytes;
+  const size_t step = std::max<size_t>(count / kLookedAt, 1) | 1;  // so that it is not always the same place of a row
+  const size_t top = type.order == ByteOrder::big ? 0 : type.bytes - 1;
+  std::array<bool, 2> seen{};
+  for (size_t i = 0; i < count; i += step) seen[static_cast<size_t>(raw[i * type.bytes + top] >> 7)] = true;
+  return seen[0] && seen[1];
+}
+
 /// Fields and particles of 2 to 8 bytes. Which wins depends on smoothness: measured in docs/codecs-results.md.
-std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
+std::vector<CodecChain> number_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto lorenzo = [](int level) { return stage(CodecNumber::lorenzo, level); };
   const CodecChain::Stage shuffle = stage(CodecNumber::shuffle);
   const CodecChain::Stage bitshuffle = stage(CodecNumber::bitshuffle);
   const std::span<const CodecChain> usual = usual_chains(type);
   std::vector<CodecChain> chains(usual.begin(), usual.end());
   chains.insert(chains.end(), {filtered({shuffle}), filtered({})});
+  if (has_both_signs(raw, type)) chains.push_back(measured(stage(CodecNumber::signlast)));
   const bool floating = type.kind == ElementKind::floating;
   if (effort == Effort::best) {
     chains.push_back(measured(lorenzo(1)));
@@ -64,8 +80,8 @@ std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) 
   return chains;
 }
 
-std::vector<CodecChain> guess_chains(const NumberGuess& guess, Effort effort) {
-  if (guess.record == 1) return number_chains(guess.type, effort);
+std::vector<CodecChain> guess_chains(ByteSpan numbers, const NumberGuess& guess, Effort effort) {
+  if (guess.record == 1) return number_chains(numbers, guess.type, effort);
   const auto record_bytes = static_cast<int>(guess.record * guess.type.bytes);
   const CodecChain::Stage delta = stage(CodecNumber::delta, record_bytes);
   std::vector<CodecChain> chains = {filtered({delta, stage(CodecNumber::shuffle, record_bytes)})};
@@ -87,17 +103,6 @@ bool looks_like_numbers_in_text(ByteSpan raw) {
     newlines += character == '\n' ? 1 : 0;
   }
   return newlines > 0 && 3 * digits > sample.size();
-}
-
-/// Whether some of the numbers are negative, and others are not: a few of them tell.
-bool has_both_signs(ByteSpan raw, const ElementType& type) {
-  constexpr size_t kLookedAt = 256;
-  if (type.kind != ElementKind::floating || !is_machine_number(type)) return false;
-  const size_t count = raw.size() / type.bytes, step = std::max<size_t>(count / kLookedAt, 1);
-  const size_t top = type.order == ByteOrder::big ? 0 : type.bytes - 1;
-  std::array<bool, 2> seen{};
-  for (size_t i = 0; i < count; i += step) seen[static_cast<size_t>(raw[i * type.bytes + top] >> 7)] = true;
-  return seen[0] && seen[1];
 }
 
 /// From the fastest to the slowest: what does not search through the data first.
@@ -237,12 +242,21 @@ Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, 
 Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,
                              const std::optional<NumberGuess>& guess) {
   // As small as the choices allow. Over all real sets, twice as much gains 0.2 %, and takes a tenth of the time; half
-  // as much costs bytes of unknown meaning 5 %, and numbers nothing.
+  // as much costs large packs of bytes of unknown meaning 5 %, and neither numbers nor small packs anything.
   const size_t share = shape.type.numeric() ? 40 : 20;
-  const PackSample sample = sample_of(raw, shape, std::clamp<size_t>(raw.size() / share, 16_KiB, 48_KiB));
+  size_t least = 16_KiB;
+  if (effort == Effort::balanced)
+    least = shape.type.numeric() ? 8_KiB : std::clamp<size_t>(raw.size() / 8, 4_KiB, 16_KiB);
+  const PackSample sample = sample_of(raw, shape, std::clamp<size_t>(raw.size() / share, least, 48_KiB));
   Trial trial;
   trial.sample_bytes = sample.bytes.size();
+  const size_t looked_at = 1 + usual_chains(shape.type).size();  // what number_chains() begins with
   for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
+    if (effort == Effort::balanced && is_machine_number(shape.type) && trial.outcomes.size() == looked_at &&
+        static_cast<double>(trial.outcomes.back().bytes) >
+            kDifferencesAdvantage * static_cast<double>(trial.outcomes.front().bytes)) {
+      break;
+    }
     VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
     trial.outcomes.push_back({{std::move(chain)}, size_of_sample(encoded, sample.bytes.size(), raw.size())});
   }
@@ -253,7 +267,7 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
     const uint64_t rows_bytes = guess->dims.empty() ? 0 : 9 * guess->dims.front() * guess->type.bytes;
     const size_t bytes = std::clamp<uint64_t>(rows_bytes, trial.sample_bytes, 192_KiB);
     const PackSample as = sample_of(numbers, guess->shape_of(numbers.size()), bytes);
-    for (CodecChain& chain : guess_chains(*guess, effort)) {
+    for (CodecChain& chain : guess_chains(numbers, *guess, effort)) {
       VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, as.bytes, as.shape));
       // By the other samples' length.
       const size_t encoded_bytes = size_of_sample(encoded, as.bytes.size(), numbers.size());
@@ -282,7 +296,7 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
 
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort) {
   if (effort == Effort::fast) return fast_chains(raw, shape.type);
-  if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(shape.type, effort);
+  if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(raw, shape.type, effort);
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
   return opaque_chains(raw, shape.type, effort);
 }

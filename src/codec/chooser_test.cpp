@@ -7,6 +7,7 @@
 #include <array>
 #include <thread>
 
+#include "codec/candidates.h"
 #include "codec/kept_encoders.h"
 #include "codec/numbers.h"
 #include "codec/test_packs.h"
@@ -254,6 +255,38 @@ TEST(Chooser, FastTakesBitPlanesForFields) {
   EXPECT_EQ(fast_chain_of(field_pack(1e-5)), "lorenzo+planes");
   const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
   EXPECT_EQ(fast_chain_of(waves), "lorenzo+planes");
+}
+
+/// Floats that change little but for their signs.
+Pack alternating_pack(ElementType type) {
+  constexpr size_t elements = 1 << 16;
+  Pack pack{.shape = {type, {test::run_of(elements)}}, .raw = ByteVector(elements * type.bytes)};
+  Random random(11);
+  for (size_t i = 0; i < elements; ++i) {
+    const double size = 3 + std::sin(static_cast<double>(i) / 1000) + static_cast<double>(random() % 1000) * 1e-9;
+    test::put_number(pack.raw.data() + i * type.bytes, type, random() % 2 == 0 ? size : -size);
+  }
+  return pack;
+}
+
+TEST(Chooser, FloatsWhoseSignsChangeHaveThemLast) {
+  for (const ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
+    const Pack pack = alternating_pack({ElementKind::floating, order, 8});
+    EXPECT_EQ(fast_chain_of(pack), "signlast+planes");
+    EXPECT_LT(encoded_bytes("fast", pack), encoded_bytes("lorenzo+planes", pack) * 3 / 4);
+    for (const char* thorough : {"balanced", "best"})
+      EXPECT_LT(encoded_bytes(thorough, pack), encoded_bytes("fast", pack)) << thorough;
+  }
+}
+
+TEST(Chooser, WhatDifferencesShrinkByFarIsTriedByNoOtherChain) {
+  Random random(12);
+  double last = 1e5;
+  const Pack smooth = doubles_pack([&](size_t) { return last += static_cast<double>(random() % 1000) * 1e-6; });
+  EXPECT_EQ(try_candidates(smooth.raw, smooth.shape, Effort::balanced, {})->outcomes.size(), 3u);
+  EXPECT_GT(try_candidates(smooth.raw, smooth.shape, Effort::best, {})->outcomes.size(), 3u);
+  const Pack alternating = alternating_pack({ElementKind::floating, ByteOrder::little, 8});
+  EXPECT_GT(try_candidates(alternating.raw, alternating.shape, Effort::balanced, {})->outcomes.size(), 3u);
 }
 
 TEST(Chooser, FastTakesACoderThatSearchesWhereThatGainsMuch) {

@@ -212,8 +212,8 @@ TEST(CodecChain, TakesOrRefusesAnyLevel) {
   Random random(8);
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
   const ByteVector raw = test::smooth_bytes(type, 1000, random);
-  for (const char* codec : {"zstd", "lz4", "gzip", "lzma", "fpc", "fpzip", "lorenzo", "delta", "shuffle", "bitshuffle",
-                            "planes", "magnitudes"}) {
+  for (const char* codec : {"zstd", "lz4", "gzip", "lzma", "fpc", "fpzip", "lorenzo", "signlast", "delta", "shuffle",
+                            "bitshuffle", "planes", "magnitudes"}) {
     for (const char* level : {"-1", "0", "1", "9", "10", "12", "13", "22", "99", "2147483647"}) {
       SCOPED_TRACE(std::string(codec) + ":" + level);
       const Result<CodecChain> chain = CodecChain::parse(std::string(codec) + ":" + level);

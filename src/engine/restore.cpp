@@ -178,7 +178,8 @@ class PackCopier {
               // What need not be durable stays in the page cache, where whoever restarts from it finds it.
               VARVE_TRY(whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
                                                     : target_.write(number, offset, bytes));
-              return note_written(number, bytes.size());
+              note_written(number, bytes.size());
+              return {};
             },
             options.memory_bytes / 2) {}
 
@@ -187,8 +188,9 @@ class PackCopier {
     if (added) plans_.push_back({link, {}});
     plans_[found->second].copies.push_back(copy);
     ++copy_count_;
+    if (!options_.sync || files_[copy.file].is_small) return;
     const MutexLock lock(mutex_);
-    if (options_.sync && !files_[copy.file].is_small) missing_[copy.file] += copy.bytes;
+    missing_[copy.file] += copy.bytes;
   }
   bool is_full() const { return copy_count_ > std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
@@ -247,14 +249,15 @@ class PackCopier {
   }
 
   /// Once all that is planned of a file is written, the disk takes it while others are being decoded.
-  Status note_written(uint32_t number, uint64_t bytes) {
+  void note_written(uint32_t number, uint64_t bytes) {
+    if (!options_.sync) return;
     {
       const MutexLock lock(mutex_);
       const auto missing = missing_.find(number);
-      if (missing == missing_.end() || (missing->second -= std::min(missing->second, bytes)) > 0) return {};
+      if (missing == missing_.end() || (missing->second -= std::min(missing->second, bytes)) > 0) return;
       missing_.erase(missing);
     }
-    return target_.begin_writing_out(number);
+    target_.begin_writing_out(number);
   }
 
   Status copy_pack(const PackPlan& plan) {
@@ -275,7 +278,7 @@ class PackCopier {
         VARVE_TRY(tiles_.add(copy.file, wanted.file.bytes, copy.file_offset, range));
       } else {
         VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
-        VARVE_TRY(note_written(copy.file, copy.bytes));
+        note_written(copy.file, copy.bytes);
       }
       bytes += copy.bytes;
     }

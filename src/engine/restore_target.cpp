@@ -29,7 +29,7 @@ namespace varve {
 
 namespace {
 /// Each may have two descriptors.
-constexpr size_t kTargetFilesMax = 256;
+constexpr size_t kTargetFilesMax = 2048;
 constexpr size_t kOpenFilesShare = 8;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
 constexpr mode_t kNoteMode = 0644;
@@ -200,7 +200,14 @@ Status RestoreTarget::stage_whole(uint32_t number, ByteSpan contents, const Tree
   return describe_staged(fd.get(), file, sync && !later);
 }
 
-Status RestoreTarget::make_staged_durable() { return small_count_ > kSyncedSinglyMax ? sync_all() : Status(); }
+Status RestoreTarget::make_staged_durable() {
+  bool all = small_count_ > kSyncedSinglyMax;
+  {
+    const MutexLock lock(mutex_);
+    all = all || (any_closed_early_ && can_sync_all_);
+  }
+  return all ? sync_all() : Status();
+}
 
 /// Fails also for what could not be written since the folder was opened.
 Status RestoreTarget::sync_all() const {
@@ -227,6 +234,7 @@ void RestoreTarget::keep_open(uint32_t number, std::shared_ptr<StagedFile> file)
   if (open_.size() >= open_files_max_) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
+    any_closed_early_ = true;
   }
   recently_used_.push_front(number);
   open_.emplace(number, OpenFile{std::move(file), recently_used_.begin()});
@@ -278,11 +286,14 @@ Status RestoreTarget::write_direct(uint32_t number, uint64_t offset, ByteSpan by
   return write(number, offset, bytes);
 }
 
-Status RestoreTarget::begin_writing_out(uint32_t number) {
-  VARVE_ASSIGN(const std::shared_ptr<StagedFile> file, staged(number));
+void RestoreTarget::begin_writing_out(uint32_t number) {
+  std::shared_ptr<StagedFile> file;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = open_.find(number); found != open_.end()) file = found->second.file;
+  }
   // Not every file system can; what could not be written is for fsync() to say.
-  (void)::sync_file_range(file->fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-  return {};
+  if (file) (void)::sync_file_range(file->fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {

@@ -67,10 +67,12 @@ class RestoreTarget {
   /// The same past the page cache, where the file system can. Address, offset and size are multiples of
   /// kDirectAlignment.
   Status write_direct(uint32_t number, uint64_t offset, ByteSpan bytes);
-  /// Has the system write out what a staged file has so far, so that finish() waits for less; for nothing here.
-  Status begin_writing_out(uint32_t number);
+  /// Has the disk take what a staged file has so far, so that finish() waits for less. Only a hint.
+  void begin_writing_out(uint32_t number);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
+  /// Also where files had to be closed and opened again: a disk's error may be forgotten in between, but not by the
+  /// file system as a whole.
   Status make_staged_durable();
   /// Lays the note (kRestoringNote) into the folder: `part` of `set` comes, or all of it (empty). Waits for other
   /// restores that are publishing into the same folder. cancelled: the user would not.
@@ -140,6 +142,7 @@ class RestoreTarget {
   Mutex mutex_;
   std::unordered_map<uint32_t, OpenFile> open_ VARVE_GUARDED_BY(mutex_);
   std::list<uint32_t> recently_used_ VARVE_GUARDED_BY(mutex_);
+  bool any_closed_early_ VARVE_GUARDED_BY(mutex_) = false;
 };
 
 inline constexpr uint64_t kTileBytes = 4_MiB;

@@ -106,7 +106,8 @@ std::vector<GoldenSet> golden_sets() {
                                            "constant",
                                            "lorenzo+planes",
                                            "rotate:8+shuffle+zstd",
-                                           "lorenzo+magnitudes"};
+                                           "lorenzo+magnitudes",
+                                           "signlast+planes"};
   const std::vector<std::string> chunkers = {"fixed:8192", "gear:256", "rabin:512", "fixed:100"};
   std::vector<GoldenSet> sets;
   for (size_t i = 0; i < codecs.size(); ++i) {
