@@ -108,3 +108,5 @@ elif what == "convert_load":
 else:
     sys.exit(f"there is no {what}")
 torch.distributed.barrier()
+# Else its threads may still run when the process ends, which then aborts.
+torch.distributed.destroy_process_group()
