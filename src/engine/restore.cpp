@@ -188,9 +188,6 @@ class PackCopier {
     if (added) plans_.push_back({link, {}});
     plans_[found->second].copies.push_back(copy);
     ++copy_count_;
-    if (!options_.sync || files_[copy.file].is_small) return;
-    const MutexLock lock(mutex_);
-    missing_[copy.file] += copy.bytes;
   }
   bool is_full() const { return copy_count_ > std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
@@ -201,13 +198,12 @@ class PackCopier {
       return std::pair(a.copies[0].file, a.copies[0].file_offset) <
              std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
+    count_missing();
     VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
     VARVE_TRY(tiles_.flush());
     plans_.clear();
     plan_of_.clear();
     copy_count_ = 0;
-    const MutexLock lock(mutex_);
-    missing_.clear();
     return {};
   }
 
@@ -246,6 +242,18 @@ class PackCopier {
       lost_.insert(file);
     }
     return {};
+  }
+
+  /// Small files come as a whole, and what need not be durable is left to the system.
+  void count_missing() {
+    const MutexLock lock(mutex_);
+    missing_.clear();
+    if (!options_.sync) return;
+    for (const PackPlan& plan : plans_) {
+      for (const Copy& copy : plan.copies) {
+        if (!files_[copy.file].is_small) missing_[copy.file] += copy.bytes;
+      }
+    }
   }
 
   /// Once all that is planned of a file is written, the disk takes it while others are being decoded.
@@ -357,7 +365,7 @@ class Restorer {
       VARVE_TRY(plan_file({}, folder, ranks_.rank() == 0, /*above=*/true));
     VARVE_TRY(files_.check_nesting());
     VARVE_TRY(execute());
-    return target_.make_staged_durable();
+    return options_.sync ? target_.make_staged_durable() : Status();
   }
 
   /// Puts everything at its place, one type after another on all processes. Collective.

@@ -201,12 +201,7 @@ Status RestoreTarget::stage_whole(uint32_t number, ByteSpan contents, const Tree
 }
 
 Status RestoreTarget::make_staged_durable() {
-  bool all = small_count_ > kSyncedSinglyMax;
-  {
-    const MutexLock lock(mutex_);
-    all = all || (any_closed_early_ && can_sync_all_);
-  }
-  return all ? sync_all() : Status();
+  return can_sync_all_ && (small_count_ > kSyncedSinglyMax || any_closed_early_) ? sync_all() : Status();
 }
 
 /// Fails also for what could not be written since the folder was opened.

@@ -71,8 +71,8 @@ class RestoreTarget {
   void begin_writing_out(uint32_t number);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
-  /// Also where files had to be closed and opened again: a disk's error may be forgotten in between, but not by the
-  /// file system as a whole.
+  /// After that, where all is to be durable: what stage_whole() has left, and where files had to be closed and opened
+  /// again all that there is, since a disk's error may be forgotten in between, but not by the file system as a whole.
   Status make_staged_durable();
   /// Lays the note (kRestoringNote) into the folder: `part` of `set` comes, or all of it (empty). Waits for other
   /// restores that are publishing into the same folder. cancelled: the user would not.
@@ -128,6 +128,7 @@ class RestoreTarget {
   bool note_goes_ = true;                 ///< with the end of this restore
   bool can_sync_all_ = false;             ///< all that the file system has, at once
   std::atomic<uint64_t> small_count_{0};  ///< that are to be durable
+  std::atomic<bool> any_closed_early_{false};
   std::string staging_name_;
   struct Parent {
     std::string path;
@@ -142,7 +143,6 @@ class RestoreTarget {
   Mutex mutex_;
   std::unordered_map<uint32_t, OpenFile> open_ VARVE_GUARDED_BY(mutex_);
   std::list<uint32_t> recently_used_ VARVE_GUARDED_BY(mutex_);
-  bool any_closed_early_ VARVE_GUARDED_BY(mutex_) = false;
 };
 
 inline constexpr uint64_t kTileBytes = 4_MiB;
