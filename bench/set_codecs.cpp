@@ -1,6 +1,7 @@
 // Codecs on the numbers of a checkpoint set, beside what else compresses arrays: set_codecs FOLDER [--benchmark_...].
 // The packs are those of a save: each variable of all files, in the order of their names, in pieces of up to 1 MiB;
 // what is constant is left out. bytes_per_second is of raw bytes and processor time. blosc where it is installed.
+// "together" is with variables that predict each other laid together.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -9,7 +10,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <tuple>
 
+#include "codec/across.h"
 #include "codec/chooser.h"
 #include "core/loaded_library.h"
 #include "layout/layout_reader.h"
@@ -31,28 +34,25 @@ ByteVector read_whole(const std::filesystem::path& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// "/Grid00000012/Density" is the variable "Density" of many grids.
-std::string name_in_all(const std::string& name) { return name.substr(name.rfind('/') + 1); }
+/// An array of a file.
+struct Array {
+  std::string grid, name;  ///< "/Grid00000012/Density" is the variable "Density" of many grids
+  ElementType type;
+  std::vector<uint64_t> dims;  ///< the fastest first
+  ByteVector raw;
 
-void add_array(Packs& packs, const Variable& variable, ByteSpan bytes) {
-  const uint64_t elements = bytes.size() / variable.type.bytes;
-  std::vector<uint64_t> dims(variable.shape.rbegin(), variable.shape.rend());
-  std::erase(dims, uint64_t{1});
-  if (packs.empty() || packs.back().raw.size() + bytes.size() > 1_MiB)
-    packs.push_back({.shape = {variable.type, {}}, .raw = {}});
-  packs.back().shape.runs.push_back({elements, dims, !dims.empty()});
-  packs.back().raw.insert(packs.back().raw.end(), bytes.begin(), bytes.end());
-}
+  Run run() const { return {raw.size() / type.bytes, dims, !dims.empty()}; }
+};
 
 /// Numbers alone, and no constants: what codecs for numbers are for.
-std::map<std::string, Packs> packs_of_set(const std::filesystem::path& folder) {
+std::vector<Array> arrays_of_set(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   const LayoutReaders readers = built_in_readers();
-  std::map<std::string, Packs> classes;
+  std::vector<Array> arrays;
   for (const std::filesystem::path& path : files) {
     const ByteVector file = read_whole(path);
     const ReadAt read = [&file](uint64_t offset, MutableByteSpan into) -> Result<uint64_t> {
@@ -67,10 +67,105 @@ std::map<std::string, Packs> packs_of_set(const std::filesystem::path& folder) {
       const Extent extent = variable.extents.front();
       const ByteSpan bytes = ByteSpan(file).subspan(extent.offset, extent.bytes);
       const bool constant = std::equal(bytes.begin() + variable.type.bytes, bytes.end(), bytes.begin());
-      if (extent.bytes >= 4096 && !constant) add_array(classes[name_in_all(variable.name)], variable, bytes);
+      if (extent.bytes < 4096 || constant) continue;
+      const size_t slash = variable.name.rfind('/') + 1;
+      std::vector<uint64_t> dims(variable.shape.rbegin(), variable.shape.rend());
+      std::erase(dims, uint64_t{1});
+      arrays.push_back({.grid = path.string() + variable.name.substr(0, slash),
+                        .name = variable.name.substr(slash),
+                        .type = variable.type,
+                        .dims = std::move(dims),
+                        .raw = ByteVector(bytes.begin(), bytes.end())});
     }
   }
+  return arrays;
+}
+
+/// Those of a set by the name of the variable.
+using Classes = std::map<std::string, std::vector<const Array*>>;
+Classes classes_of(const std::vector<Array>& arrays) {
+  Classes classes;
+  for (const Array& array : arrays) classes[array.name].push_back(&array);
   return classes;
+}
+
+void add(Pack& pack, const Array& array) {
+  pack.shape.type = array.type;
+  pack.shape.runs.push_back(array.run());
+  pack.raw.insert(pack.raw.end(), array.raw.begin(), array.raw.end());
+}
+
+std::map<std::string, Packs> packs_apart(const Classes& classes) {
+  std::map<std::string, Packs> all;
+  for (const auto& [name, of_class] : classes) {
+    Packs& packs = all[name];
+    for (const Array* array : of_class) {
+      if (packs.empty() || packs.back().raw.size() + array->raw.size() > 1_MiB) packs.emplace_back();
+      add(packs.back(), *array);
+    }
+  }
+  return all;
+}
+
+/// Those of variables that predict each other, by a sample from the largest grid.
+Packs packs_of_bundle(const std::vector<const std::vector<const Array*>*>& alike, Effort effort, Predictions& found) {
+  const std::vector<const Array*>& first = *alike.front();
+  const auto smaller = [](const Array* a, const Array* b) { return a->raw.size() < b->raw.size(); };
+  const auto ordinal = static_cast<size_t>(std::max_element(first.begin(), first.end(), smaller) - first.begin());
+  const Array& largest = *first[ordinal];
+  const uint64_t numbers = std::min<uint64_t>(largest.run().elements, 4096);
+  const uint64_t begin = (largest.run().elements - numbers) / 2 * largest.type.bytes;
+  const PackShape shape{.type = largest.type, .runs = {{numbers, largest.dims, false}}};
+  std::vector<ByteSpan> samples;
+  for (const auto* of_class : alike)
+    samples.push_back(ByteSpan((*of_class)[ordinal]->raw).subspan(begin, numbers * largest.type.bytes));
+  found = find_predictions(shape, samples);
+  if (found.order.size() < 2 || !*worth_together(shape, samples, found, effort)) {
+    found.order.clear();
+    return {};
+  }
+  Packs packs;
+  for (size_t from = 0, to = 0; from < first.size(); from = to) {
+    for (uint64_t bytes = 0; to < first.size() && (to == from || bytes < 2_MiB); ++to)
+      bytes += first[to]->raw.size() * found.order.size();
+    Pack& pack = packs.emplace_back();
+    for (const uint32_t variable : found.order) {
+      PackPart& part = pack.shape.parts.emplace_back();
+      if (found.reference[variable]) {
+        const auto reference = std::find(found.order.begin(), found.order.end(), *found.reference[variable]);
+        part.reference = static_cast<uint32_t>(reference - found.order.begin());
+      }
+      for (size_t i = from; i < to; ++i) {
+        add(pack, *(*alike[variable])[i]);
+        part.elements += pack.shape.runs.back().elements;
+      }
+    }
+  }
+  return packs;
+}
+
+/// Variables of the same grids that predict each other in packs of their own, a part for each, and all others.
+std::map<std::string, Packs> packs_together(Classes classes, Effort effort) {
+  using Grids = std::vector<std::tuple<std::string, std::string, std::vector<uint64_t>>>;
+  std::map<Grids, std::vector<std::string>> likes;
+  for (const auto& [name, of_class] : classes) {
+    Grids grids;
+    for (const Array* array : of_class) grids.emplace_back(array->grid, array->type.name(), array->dims);
+    likes[grids].push_back(name);
+  }
+  std::map<std::string, Packs> all;
+  for (const auto& [grids, names] : likes) {
+    if (names.size() < 2) continue;
+    std::vector<const std::vector<const Array*>*> alike;
+    for (const std::string& name : names) alike.push_back(&classes[name]);
+    Predictions found;
+    Packs packs = packs_of_bundle(alike, effort, found);
+    if (packs.empty()) continue;
+    all[names[found.order.front()] + " and others"] = std::move(packs);
+    for (const uint32_t variable : found.order) classes.erase(names[variable]);
+  }
+  all.merge(packs_apart(classes));
+  return all;
 }
 
 /// The library's function, as its header (blosc.h, 1.21) declares it.
@@ -167,22 +262,31 @@ int main(int argc, char** argv) {
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::mallopt(M_TOP_PAD, 64 << 20);
 #endif
-  const auto classes = varve::packs_of_set(argv[1]);
-  if (classes.empty()) {
+  const auto arrays = varve::arrays_of_set(argv[1]);
+  if (arrays.empty()) {
     std::fprintf(stderr, "%s has no file of a known format with arrays of floating-point numbers\n", argv[1]);
     return 2;
   }
+  const varve::Classes classes = varve::classes_of(arrays);
+  const auto apart = varve::packs_apart(classes);
+  // Effort best lays together what balanced does.
+  const auto together = varve::packs_together(classes, varve::Effort::balanced);
+  const auto together_fast = varve::packs_together(classes, varve::Effort::fast);
+  const auto measure = [](const std::string& name, const std::string& codec, const auto& packs) {
+    for (const bool decode : {false, true}) {
+      benchmark::RegisterBenchmark(((decode ? "decode/" : "encode/") + name).c_str(), [&packs, codec,
+                                                                                       decode](auto& state) {
+        varve::run(state, packs, codec, decode);
+      })->Unit(benchmark::kMillisecond);
+    }
+  };
   std::vector<std::string> names = {
       "fast",   "balanced", "best", "lorenzo+magnitudes", "lorenzo+shuffle+zstd:1", "gzip:6", "zstd:3",
       "lzma:6", "lz4",      "fpzip"};
   if (varve::blosc().ok()) names.insert(names.end(), {"blosc-zstd", "blosc-lz4"});
-  for (const std::string& name : names) {
-    for (const bool decode : {false, true}) {
-      benchmark::RegisterBenchmark(((decode ? "decode/" : "encode/") + name).c_str(), [&, name, decode](auto& state) {
-        varve::run(state, classes, name, decode);
-      })->Unit(benchmark::kMillisecond);
-    }
-  }
+  for (const std::string& name : names) measure(name, name, apart);
+  measure("together/fast", "fast", together_fast);
+  for (const std::string effort : {"balanced", "best"}) measure("together/" + effort, effort, together);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -71,28 +73,14 @@ class RunsOfParts {
   uint64_t used_ = 0;  ///< elements of it
 };
 
-/// Where the numbers of a part are that its prediction is chosen by.
-class Pieces {
- public:
-  explicit Pieces(size_t bytes) : bytes_(bytes), all_(bytes < kLongPartBytes) {}
-  bool are_all() const { return all_; }
-  /// visit(begin, bytes) of each.
-  template <class Visit>
-  void for_each(const Visit& visit) const {
-    if (all_) return visit(size_t{0}, bytes_);
-    for (size_t begin = 0; begin < bytes_; begin += kPiecesApart * kPieceBytes)
-      visit(begin, std::min(kPieceBytes, bytes_ - begin));
-  }
-  double bits(uint32_t number_bytes, ByteSpan codes) const {
-    uint64_t sum = 0;
-    for_each([&](size_t begin, size_t bytes) { sum += kernels::code_bits(number_bytes, codes.subspan(begin, bytes)); });
-    return static_cast<double>(sum);
-  }
-
- private:
-  const size_t bytes_;
-  const bool all_;
-};
+/// visit(begin, bytes) of what of a part, of so many bytes, its prediction is chosen by.
+template <class Visit>
+void for_each_piece(size_t part_bytes, const Visit& visit) {
+  // Machines of the other byte order have no kernel for pieces.
+  if (part_bytes < kLongPartBytes || std::endian::native == std::endian::big) return visit(size_t{0}, part_bytes);
+  for (size_t begin = 0; begin < part_bytes; begin += kPiecesApart * kPieceBytes)
+    visit(begin, std::min(kPieceBytes, part_bytes - begin));
+}
 
 class AcrossCodec final : public Codec {
  public:
@@ -185,33 +173,54 @@ class AcrossCodec final : public Codec {
     return parts;
   }
 
+  /// What makes the numbers of a part smallest, by some pieces of it.
+  static Prediction choose(kernels::NumberFormat format, const std::vector<kernels::DifferenceRun>& differences,
+                           ByteSpan numbers, ByteSpan reference) {
+    thread_local KeptRoom kept;
+    std::array<uint64_t, 3> bits{};  // by Prediction
+    const auto count = [&](Prediction prediction, ByteSpan codes) {
+      bits[static_cast<size_t>(prediction)] += kernels::code_bits(format.bytes, codes);
+    };
+    for_each_piece(numbers.size(), [&](size_t begin, size_t bytes) {
+      const MutableByteSpan room = kept.take(3 * bytes);
+      const MutableByteSpan own = room.first(bytes), others = room.subspan(bytes, bytes), codes = room.last(bytes);
+      kernels::difference_forward_piece(format, differences, numbers, begin, own);
+      count(Prediction::own, own);
+      kernels::difference_forward_piece(format, differences, reference, begin, others);
+      kernels::subtract_codes(format.bytes, own, others, codes);
+      count(Prediction::difference, codes);
+      kernels::quotient_forward(format, numbers.subspan(begin, bytes), reference.subspan(begin, bytes), codes);
+      count(Prediction::quotient, codes);
+    });
+    Prediction best = Prediction::own;
+    double least = kWorth * static_cast<double>(bits[0]);
+    for (const Prediction prediction : {Prediction::difference, Prediction::quotient}) {
+      const auto taken = static_cast<double>(bits[static_cast<size_t>(prediction)]);
+      if (taken >= least) continue;
+      least = taken;
+      best = prediction;
+    }
+    return best;
+  }
+
   static Prediction encode_part(kernels::NumberFormat format, const std::vector<NumberRun>& runs, ByteSpan numbers,
                                 std::optional<ByteSpan> reference, MutableByteSpan codes) {
     const std::vector<kernels::DifferenceRun> differences = difference_runs(runs);
-    kernels::difference_forward(format, differences, numbers, codes);
-    if (!reference) return Prediction::own;
-    const Pieces pieces(codes.size());
-    thread_local KeptRoom first_room, second_room;
-    Prediction best = Prediction::own;
-    double least = kWorth * pieces.bits(format.bytes, codes);
-    const MutableByteSpan difference = first_room.take(codes.size()), quotient = second_room.take(codes.size());
-    kernels::difference_forward(format, differences, *reference, quotient);
-    kernels::subtract_codes(format.bytes, codes, quotient, difference);
-    if (const double bits = pieces.bits(format.bytes, difference); bits < least) {
-      least = bits;
-      best = Prediction::difference;
+    const Prediction chosen = reference ? choose(format, differences, numbers, *reference) : Prediction::own;
+    switch (chosen) {
+      case Prediction::own: kernels::difference_forward(format, differences, numbers, codes); break;
+      case Prediction::quotient: kernels::quotient_forward(format, numbers, *reference, codes); break;
+      case Prediction::difference: {
+        thread_local KeptRoom kept;
+        const MutableByteSpan room = kept.take(2 * codes.size());
+        const MutableByteSpan own = room.first(codes.size()), others = room.last(codes.size());
+        kernels::difference_forward(format, differences, numbers, own);
+        kernels::difference_forward(format, differences, *reference, others);
+        kernels::subtract_codes(format.bytes, own, others, codes);
+        break;
+      }
     }
-    pieces.for_each([&](size_t begin, size_t bytes) {
-      kernels::quotient_forward(format, numbers.subspan(begin, bytes), reference->subspan(begin, bytes),
-                                quotient.subspan(begin, bytes));
-    });
-    if (pieces.bits(format.bytes, quotient) < least) best = Prediction::quotient;
-    if (best == Prediction::own) return best;
-    if (best == Prediction::quotient && !pieces.are_all())
-      kernels::quotient_forward(format, numbers, *reference, quotient);
-    const MutableByteSpan chosen = best == Prediction::difference ? difference : quotient;
-    std::copy(chosen.begin(), chosen.end(), codes.begin());
-    return best;
+    return chosen;
   }
 
   static Status decode_part(kernels::NumberFormat format, uint8_t prediction, const std::vector<NumberRun>& runs,
@@ -341,7 +350,7 @@ Result<bool> worth_together(const PackShape& shape, std::span<const ByteSpan> sa
     }
     together_shape.parts.push_back(part);
   }
-  VARVE_ASSIGN(const EncodedBytes together, encode_chain(across_chain(), raw, together_shape));
+  VARVE_ASSIGN(const EncodedBytes together, encode_chain(across_chain(effort), raw, together_shape));
   return static_cast<double>(size_of(together)) < kWorthInAll * static_cast<double>(apart);
 }
 

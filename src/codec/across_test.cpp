@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "codec/across_kernels.h"
 #include "codec/chooser.h"
+#include "codec/number_bits.h"
 #include "codec/numbers.h"
 #include "codec/registry.h"
 #include "codec/test_packs.h"
@@ -62,6 +64,22 @@ TEST(Across, KernelsDoWhatTheirPlainTwinsDo) {
       kernels::subtract_codes(format.bytes, fast, values, plain);
       kernels::add_codes(format.bytes, plain, values, back);
       EXPECT_EQ(back, fast);
+    }
+  }
+}
+
+TEST(Across, BitsAreThoseFromTheHighestOneOn) {
+  Random random(4);
+  for (const uint32_t bytes : {4u, 8u}) {
+    for (const size_t count : {0, 1, 3, 4, 7, 8, 9, 31, 1000}) {
+      ByteVector codes(count * bytes);
+      uint64_t bits = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const uint64_t code = random() >> (64 - 8 * bytes) >> random() % (8 * bytes);
+        kernels::store_number(codes.data() + i * bytes, {.bytes = bytes}, code);
+        bits += static_cast<uint64_t>(std::bit_width(code));
+      }
+      EXPECT_EQ(kernels::code_bits(bytes, codes), bits) << bytes << " bytes, " << count;
     }
   }
 }
@@ -163,14 +181,23 @@ TEST(Across, ASpeciesThatIsAShareOfTheDensityTakesNearlyNothing) {
   raw.insert(raw.end(), all.share.begin(), all.share.end());
   PackShape shape{.type = {ElementKind::floating, ByteOrder::little, 8},
                   .runs = {{20'000, {}, false}, {20'000, {}, false}}};
-  const size_t apart = make_encoder({})->encode(raw, shape)->body.size();
-  shape.parts = {{20'000, {}}, {20'000, 0}};
-  const Result<EncodedBytes> together = make_encoder({})->encode(raw, shape);
-  EXPECT_LT(static_cast<double>(together->body.size()), 0.7 * static_cast<double>(apart));
-  EXPECT_EQ(*recipe_name(together->recipe), "across+magnitudes");
-  ByteVector decoded(raw.size());
-  ASSERT_TRUE(decode_chain(together->recipe, together->body, decoded).ok());
-  EXPECT_EQ(decoded, raw);
+  const std::vector<PackPart> parts = {{20'000, {}}, {20'000, 0}};
+  for (const auto& [effort, name] : {std::pair("fast", "across+planes"), std::pair("balanced", "across+magnitudes")}) {
+    const CodecPolicy policy = CodecPolicy::parse(effort).value();
+    shape.parts.clear();
+    const size_t apart = make_encoder(policy)->encode(raw, shape)->body.size();
+    shape.parts = parts;
+    const std::unique_ptr<Encoder> encoder = make_encoder(policy);
+    for (const char* which : {"first", "next"}) {
+      const Result<EncodedBytes> together = encoder->encode(raw, shape);
+      EXPECT_LT(static_cast<double>(together->body.size()), 0.7 * static_cast<double>(apart))
+          << effort << ", " << which;
+      EXPECT_EQ(*recipe_name(together->recipe), name);
+      ByteVector decoded(raw.size());
+      ASSERT_TRUE(decode_chain(together->recipe, together->body, decoded).ok());
+      EXPECT_EQ(decoded, raw);
+    }
+  }
 }
 
 }  // namespace

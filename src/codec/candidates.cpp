@@ -212,7 +212,9 @@ CodecChain::Stage stage(CodecNumber number, int level) {
 }
 
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
-  std::vector<CodecChain> chains = {across_chain(), default_chain(type)};
+  if (effort == Effort::fast)
+    return {across_chain(effort), chain({stage(CodecNumber::lorenzo), stage(CodecNumber::planes)})};
+  std::vector<CodecChain> chains = {across_chain(effort), default_chain(type)};
   if (effort == Effort::best) {
     chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)}));
     chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}));
@@ -301,10 +303,11 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
   return opaque_chains(raw, shape.type, effort);
 }
 
-const CodecChain& across_chain() {
+const CodecChain& across_chain(Effort effort) {
   // As posix_file_system(): never destroyed.
-  static const auto& chain = *new CodecChain(measured(stage(CodecNumber::across)));
-  return chain;
+  static const auto& by_planes = *new CodecChain(chain({stage(CodecNumber::across), stage(CodecNumber::planes)}));
+  static const auto& by_magnitudes = *new CodecChain(measured(stage(CodecNumber::across)));
+  return effort == Effort::fast ? by_planes : by_magnitudes;
 }
 
 std::span<const CodecChain> usual_chains(const ElementType& type) {
@@ -337,14 +340,8 @@ size_t find_record_bytes(ByteSpan raw) {
     if (raw[at] != std::byte{0}) positions.push_back(at);
   }
   if (positions.size() < positions_max / 16) return 0;
-  // matches[i] is of the period record_bytes_max - 4 * i. All periods of one position are looked at together: their
-  // bytes are neighbours, and the first of every four.
-  std::array<uint32_t, record_bytes_max / 4> matches{};
-  for (size_t at : positions) {
-    const auto value = static_cast<uint32_t>(raw[at]);
-    const std::byte* before = raw.data() + at - record_bytes_max;
-    for (size_t i = 0; i < matches.size(); ++i) matches[i] += (load_le<uint32_t>(before + 4 * i) & 0xff) == value;
-  }
+  std::array<uint32_t, record_bytes_max / 4> matches{};  // [i] is of the period record_bytes_max - 4 * i
+  kernels::count_matches(raw, positions, matches);
   size_t best_bytes = 0;
   double best_matches = static_cast<double>(positions.size()) / 64;
   for (size_t bytes = 4; bytes <= record_bytes_max; bytes += 4) {

@@ -49,7 +49,7 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort);
 /// For packs with parts.
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
-const CodecChain& across_chain();
+const CodecChain& across_chain(Effort effort);
 /// For what repeats from far away: filters change the bytes, and may hide it.
 std::vector<CodecChain> far_chains(const ElementType& type);
 /// What suits most packs of this type, the default first: what one gets without a trial.

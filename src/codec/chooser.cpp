@@ -109,7 +109,7 @@ class AutomaticEncoder final : public Encoder {
       VARVE_ASSIGN(const Codec* constant, find_codec(CodecNumber::constant));
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
-    if (!shape.parts.empty() && effort_ != Effort::fast) return encode_across(raw, shape);
+    if (!shape.parts.empty()) return encode_across(raw, shape);
     if (of_deflated_ == nullptr || shape.type != ElementType{} || !may_hold_deflated(raw) || !is_deflated_due())
       return encode_as_it_is(raw, shape);
     return encode_deflated(raw, shape);
@@ -306,7 +306,7 @@ class AutomaticEncoder final : public Encoder {
   /// without; that is looked at now and then, with effort best always.
   Result<EncodedBytes> encode_across(ByteSpan raw, const PackShape& shape) {
     std::vector<CodecChain> chains = across_chains(shape.type, effort_);
-    if (effort_ == Effort::balanced) {
+    if (effort_ != Effort::best) {
       if (const std::optional<Candidate> choice = remembered(shape.type)) chains = {choice->chain};
     }
     std::vector<Candidate> candidates;
@@ -501,7 +501,7 @@ Result<CodecPolicy> CodecPolicy::parse(std::string_view text) {
 }
 
 bool CodecPolicy::predicts_across() const {
-  if (kind == Kind::automatic) return effort != Effort::fast;
+  if (kind == Kind::automatic) return true;
   return std::any_of(chain.stages().begin(), chain.stages().end(),
                      [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::across; });
 }

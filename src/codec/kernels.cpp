@@ -33,7 +33,8 @@ class Scratch {
 struct RunBuffers {
   const std::byte* in;
   std::byte* out;
-  uint64_t* scratch;  ///< room for two runs
+  uint64_t* scratch = nullptr;  ///< room for two runs
+  size_t begin = 0, end = 0;    ///< of a piece, in elements of the run
 };
 
 /// What is done at a time, so that it stays in the first-level cache.
@@ -94,6 +95,31 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
   const size_t stride = std::min<size_t>(run.strides[run.stride_count - 1], count);
   for (size_t i = 0; i < stride; ++i) store(out, i, to_zigzag(from[i]));
   for (size_t i = stride; i < count; ++i) store(out, i, to_zigzag(static_cast<T>(from[i] - from[i - stride])));
+}
+
+/// The differences of the numbers from `begin` to `end` of a run: each is the sum of what its strides, none, some or
+/// all of them, lead back to, those of an odd number of strides taken away. What lies before the run is zero.
+template <class T, bool kSwap, NumberMap kMap>
+VARVE_KERNEL_BODY void forward_piece(const DifferenceRun& run, const std::byte* __restrict in, size_t begin, size_t end,
+                                     std::byte* __restrict out) {
+  T sums[kTileElements<T>];
+  for (size_t tile = begin; tile < end; tile += kTileElements<T>) {
+    const size_t count = std::min(end - tile, kTileElements<T>);
+    std::fill_n(sums, count, T{0});
+    for (unsigned subset = 0; subset < 1U << run.stride_count; ++subset) {
+      size_t back = 0;
+      for (size_t i = 0; i < run.stride_count && back < tile + count; ++i)
+        back += (subset >> i & 1) != 0 ? std::min<size_t>(run.strides[i], tile + count) : 0;
+      const size_t first = back > tile ? std::min(back - tile, count) : 0;
+      const auto value = [&](size_t i) { return Number<T, kSwap, kMap>::get(in, tile + i - back); };
+      if (std::popcount(subset) % 2 == 0) {
+        for (size_t i = first; i < count; ++i) sums[i] = static_cast<T>(sums[i] + value(i));
+      } else {
+        for (size_t i = first; i < count; ++i) sums[i] = static_cast<T>(sums[i] - value(i));
+      }
+    }
+    for (size_t i = 0; i < count; ++i) store(out, tile - begin + i, to_zigzag(sums[i]));
+  }
 }
 
 /// Of a vector's lanes, each moved up by kLanes, with zeros behind.
@@ -251,64 +277,76 @@ VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __
   for (size_t i = 0; i < count; ++i) Value::put(out, i, scratch[i]);
 }
 
-#define VARVE_RUN_ARGUMENTS const DifferenceRun &run, const RunBuffers &at
-template <class T, bool kSwap, NumberMap kMap>
-void forward_baseline(VARVE_RUN_ARGUMENTS) {
-  forward_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+enum class Way { forward, inverse, piece };
+
+template <class T, bool kSwap, NumberMap kMap, Way kWay>
+VARVE_KERNEL_BODY void any_way(const DifferenceRun& run, const RunBuffers& at) {
+  if constexpr (kWay == Way::forward) forward_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  if constexpr (kWay == Way::inverse) inverse_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+  if constexpr (kWay == Way::piece) forward_piece<T, kSwap, kMap>(run, at.in, at.begin, at.end, at.out);
 }
-template <class T, bool kSwap, NumberMap kMap>
-VARVE_TARGET_AVX2 void forward_avx2(VARVE_RUN_ARGUMENTS) {
-  forward_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+template <class T, bool kSwap, NumberMap kMap, Way kWay>
+void baseline(const DifferenceRun& run, const RunBuffers& at) {
+  any_way<T, kSwap, kMap, kWay>(run, at);
 }
-template <class T, bool kSwap, NumberMap kMap>
-void inverse_baseline(VARVE_RUN_ARGUMENTS) {
-  inverse_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+template <class T, bool kSwap, NumberMap kMap, Way kWay>
+VARVE_TARGET_AVX2 void avx2(const DifferenceRun& run, const RunBuffers& at) {
+  any_way<T, kSwap, kMap, kWay>(run, at);
 }
-template <class T, bool kSwap, NumberMap kMap>
-VARVE_TARGET_AVX2 void inverse_avx2(VARVE_RUN_ARGUMENTS) {
-  inverse_run<T, kSwap, kMap>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
-}
-#undef VARVE_RUN_ARGUMENTS
 
 using RunKernel = void (*)(const DifferenceRun&, const RunBuffers&);
 
-template <class T, bool kSwap, NumberMap kMap>
-RunKernel pick(bool forward) {
-  if (machine_has_avx2()) return forward ? forward_avx2<T, kSwap, kMap> : inverse_avx2<T, kSwap, kMap>;
-  return forward ? forward_baseline<T, kSwap, kMap> : inverse_baseline<T, kSwap, kMap>;
+template <Way kWay, class T, bool kSwap, NumberMap kMap>
+RunKernel pick() {
+  return machine_has_avx2() ? avx2<T, kSwap, kMap, kWay> : baseline<T, kSwap, kMap, kWay>;
 }
-template <class T, NumberMap kMap>
-RunKernel pick(NumberFormat format, bool forward) {
-  return format.big_endian ? pick<T, true, kMap>(forward) : pick<T, false, kMap>(forward);
+template <Way kWay, class T, NumberMap kMap>
+RunKernel pick(NumberFormat format) {
+  return format.big_endian ? pick<kWay, T, true, kMap>() : pick<kWay, T, false, kMap>();
 }
-template <class T>
-RunKernel pick(NumberFormat format, bool forward) {
-  if (format.sign_last) return pick<T, NumberMap::sign_last>(format, forward);
-  return format.floating ? pick<T, NumberMap::ordered>(format, forward) : pick<T, NumberMap::itself>(format, forward);
+template <Way kWay, class T>
+RunKernel pick(NumberFormat format) {
+  if (format.sign_last) return pick<kWay, T, NumberMap::sign_last>(format);
+  return format.floating ? pick<kWay, T, NumberMap::ordered>(format) : pick<kWay, T, NumberMap::itself>(format);
 }
-RunKernel pick_kernel(NumberFormat format, bool forward) {
+template <Way kWay>
+RunKernel pick(NumberFormat format) {
   switch (format.bytes) {
-    case 2: return pick<uint16_t>(format, forward);
-    case 4: return pick<uint32_t>(format, forward);
-    case 8: return pick<uint64_t>(format, forward);
-    default: return pick<uint8_t>(format, forward);
+    case 2: return pick<kWay, uint16_t>(format);
+    case 4: return pick<kWay, uint32_t>(format);
+    case 8: return pick<kWay, uint64_t>(format);
+    default: return pick<kWay, uint8_t>(format);
   }
 }
 
-void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out,
-                  bool forward) {
+template <Way kWay>
+void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
   thread_local Scratch scratch;
   uint64_t elements_max = 0;
   for (const DifferenceRun& run : runs) elements_max = std::max(elements_max, run.elements);
   const std::span<uint64_t> room = scratch.take<uint64_t>((2 * elements_max * format.bytes + 7) / 8);
-  const RunKernel kernel = pick_kernel(format, forward);
+  const RunKernel kernel = pick<kWay>(format);
   size_t at = 0;
   for (const DifferenceRun& run : runs) {
     if (run.elements == 0) continue;
-    kernel(run, {in.data() + at, out.data() + at, room.data()});
+    kernel(run, {.in = in.data() + at, .out = out.data() + at, .scratch = room.data()});
     at += run.elements * format.bytes;
   }
   scratch.shrink();
+}
+
+/// All distances of one position are looked at together: their bytes are neighbours, and the first of every four.
+VARVE_KERNEL_BODY void count_matches_body(const std::byte* bytes, std::span<const size_t> positions,
+                                          std::span<uint32_t> matches) {
+  for (const size_t at : positions) {
+    const auto value = static_cast<uint32_t>(bytes[at]);
+    const std::byte* const before = bytes + at - 4 * matches.size();
+    for (size_t i = 0; i < matches.size(); ++i) matches[i] += (load_le<uint32_t>(before + 4 * i) & 0xff) == value;
+  }
+}
+VARVE_TARGET_AVX2 void count_matches_avx2(const std::byte* bytes, std::span<const size_t> positions,
+                                          std::span<uint32_t> matches) {
+  count_matches_body(bytes, positions, matches);
 }
 
 }  // namespace
@@ -357,12 +395,40 @@ void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun
 
 void difference_forward(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
   if constexpr (std::endian::native == std::endian::big) return difference_forward_plain(format, runs, in, out);
-  for_each_run(format, runs, in, out, true);
+  for_each_run<Way::forward>(format, runs, in, out);
+}
+
+void difference_forward_piece(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, size_t begin,
+                              MutableByteSpan out) {
+  if constexpr (std::endian::native == std::endian::big) {
+    ByteVector all(in.size());
+    difference_forward_plain(format, runs, in, all);
+    std::copy_n(all.begin() + static_cast<ptrdiff_t>(begin), out.size(), out.begin());
+    return;
+  }
+  const RunKernel kernel = pick<Way::piece>(format);
+  const size_t end = begin + out.size();
+  size_t at = 0;
+  for (const DifferenceRun& run : runs) {
+    const size_t from = std::max(at, begin), to = std::min<size_t>(at + run.elements * format.bytes, end);
+    if (from < to) {
+      kernel(run, {.in = in.data() + at,
+                   .out = out.data() + (from - begin),
+                   .begin = (from - at) / format.bytes,
+                   .end = (to - at) / format.bytes});
+    }
+    at += run.elements * format.bytes;
+  }
+}
+
+void count_matches(ByteSpan bytes, std::span<const size_t> positions, std::span<uint32_t> matches) {
+  if (machine_has_avx2()) return count_matches_avx2(bytes.data(), positions, matches);
+  count_matches_body(bytes.data(), positions, matches);
 }
 
 void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
   if constexpr (std::endian::native == std::endian::big) return difference_inverse_plain(format, runs, in, out);
-  for_each_run(format, runs, in, out, false);
+  for_each_run<Way::inverse>(format, runs, in, out);
 }
 
 namespace {

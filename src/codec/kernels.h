@@ -19,6 +19,7 @@
 
 /// For the body of a kernel, which must be compiled anew inside each version.
 #define VARVE_KERNEL_BODY inline __attribute__((always_inline))
+#define VARVE_AVX2_BODY VARVE_TARGET_AVX2 VARVE_KERNEL_BODY
 
 namespace varve::kernels {
 
@@ -57,6 +58,9 @@ struct DifferenceRun {
 /// Numbers of `format` → integers (ordered, or with the sign last) → differences modulo 2^bits → zigzag, little-endian.
 /// `runs` cover `in` exactly; `out` is as large as `in` and apart from it. Neither needs to be aligned.
 void difference_forward(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out);
+/// What difference_forward() would write to the bytes from `begin` on, whole numbers, as many as `out` has room for.
+void difference_forward_piece(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, size_t begin,
+                              MutableByteSpan out);
 /// The inverse of difference_forward().
 void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out);
 
@@ -66,6 +70,10 @@ void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun
                               MutableByteSpan out);
 void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in,
                               MutableByteSpan out);
+
+/// Adds to matches[i] how many of `positions` have the byte that is 4 * (matches.size() - i) bytes before them. As many
+/// bytes are before each.
+void count_matches(ByteSpan bytes, std::span<const size_t> positions, std::span<uint32_t> matches);
 
 // Transpositions of elements of `element_bytes` bytes. `in` and `out` have the same size and do not overlap; neither
 // needs to be aligned. Bytes after the last whole element (after the last multiple of eight elements, for bits) stay

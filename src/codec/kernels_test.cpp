@@ -42,10 +42,29 @@ TEST(NumberKernels, AgreeWithTheirPlainTwinsAndInvertEachOther) {
           difference_inverse_plain(format, runs, fast, plain_back);
           ASSERT_EQ(back, plain_back);
           ASSERT_TRUE(std::equal(odd.begin(), odd.end(), back.begin()));
+          const size_t begin = random() % (elements + 1), count = random() % (elements - begin + 1);
+          ByteVector piece(count * bytes);
+          difference_forward_piece(format, runs, odd, begin * bytes, piece);
+          ASSERT_TRUE(std::equal(piece.begin(), piece.end(), plain.begin() + static_cast<ptrdiff_t>(begin * bytes)));
         }
       }
     }
   }
+}
+
+TEST(NumberKernels, CountMatchesOfBytes) {
+  Random random(5);
+  constexpr size_t kPeriods = 128;
+  ByteVector bytes(3000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 4);
+  std::vector<size_t> positions;
+  for (size_t at = 4 * kPeriods; at < bytes.size(); at += 1 + random() % 9) positions.push_back(at);
+  std::vector<uint32_t> matches(kPeriods, 7), expected(kPeriods, 7);
+  for (const size_t at : positions) {
+    for (size_t i = 0; i < kPeriods; ++i) expected[i] += bytes[at] == bytes[at - 4 * (kPeriods - i)] ? 1 : 0;
+  }
+  count_matches(bytes, positions, matches);
+  EXPECT_EQ(matches, expected);
 }
 
 TEST(ShuffleKernels, AgreeWithTheirPlainTwinsAndInvertEachOther) {

@@ -351,9 +351,30 @@ class Decoder256 {
   Stacks256 stacks_;
 };
 
+/// The magnitudes of eight numbers of 32 bits.
+VARVE_AVX2_BODY __m256i magnitudes_of_8(__m256i numbers) {
+  // Without each bit that is right below another one, a number has none right below its highest: no rounding takes it
+  // to the next power of two, and its exponent as a float tells how long it is. What would be negative has all 32 bits.
+  const __m256i highest = _mm256_andnot_si256(_mm256_srli_epi32(numbers, 1), numbers);
+  const __m256i exponents = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cvtepi32_ps(highest)), 23);
+  const __m256i bits_less_3 = _mm256_subs_epu16(exponents, _mm256_set1_epi32(126 + 3));
+  const __m256i below = _mm256_blendv_epi8(bits_less_3, _mm256_set1_epi32(32 - 3), _mm256_srai_epi32(numbers, 31));
+  return _mm256_add_epi32(_mm256_slli_epi32(below, 2), _mm256_srlv_epi32(numbers, below));
+}
+
 template <class T>
 VARVE_TARGET_AVX2 void measure_avx2_of(ByteSpan numbers, uint8_t* magnitudes) {
-  measure_body<T>(numbers, magnitudes);
+  if constexpr (sizeof(T) == 8) return measure_body<T>(numbers, magnitudes);
+  const std::byte* from = numbers.data();
+  for (size_t i = 0; i < numbers.size() / sizeof(T); i += kMagnitudeLanes, from += kMagnitudeLanes * sizeof(T)) {
+    const auto* const vectors = reinterpret_cast<const __m256i*>(from);
+    const __m256i first = magnitudes_of_8(_mm256_loadu_si256(vectors));
+    const __m256i second = magnitudes_of_8(_mm256_loadu_si256(vectors + 1));
+    // Each half of a vector is packed by itself.
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(first, second), 0xd8);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(magnitudes + i), bytes);
+  }
 }
 
 template <class T>

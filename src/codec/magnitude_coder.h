@@ -5,7 +5,6 @@
 
 #if VARVE_HAS_AVX2_KERNELS
 #include <immintrin.h>
-#define VARVE_AVX2_BODY VARVE_TARGET_AVX2 inline __attribute__((always_inline))
 #endif
 
 // What the kernels of magnitudes for all processors share.

@@ -145,8 +145,6 @@ void unpack_words(size_t number_bytes, ByteSpan widths, const std::byte* planes,
 
 #if VARVE_HAS_AVX2_KERNELS
 
-#define VARVE_AVX2_BODY VARVE_TARGET_AVX2 inline __attribute__((always_inline))
-
 /// transposed() of each of four words.
 VARVE_AVX2_BODY __m256i transposed_words(__m256i x) {
   const auto step = [&x](__m256i mask, int shift) VARVE_TARGET_AVX2 {

@@ -61,7 +61,7 @@ Pieces pieces_of(const Stream& stream) {
 
 /// `classes`, by id, are alike: makes a bundle of those that predict each other.
 Status try_bundle(Source& source, const std::vector<ClassStreams>& streams, const std::vector<uint32_t>& classes,
-                  GroupStreams& group) {
+                  Effort effort, GroupStreams& group) {
   const ClassStreams& any = streams[classes.front()];
   const auto longest =
       std::max_element(any.begin(), any.end(), [](const Stream* a, const Stream* b) { return a->bytes < b->bytes; });
@@ -79,8 +79,7 @@ Status try_bundle(Source& source, const std::vector<ClassStreams>& streams, cons
   const std::vector<ByteSpan> all(samples.begin(), samples.end());
   const Predictions found = find_predictions(pieces.shape, all);
   if (found.order.size() < 2) return {};
-  // With effort best, too, what balanced tries will do: both find the same bundles.
-  VARVE_ASSIGN(const bool worth, worth_together(pieces.shape, all, found, Effort::balanced));
+  VARVE_ASSIGN(const bool worth, worth_together(pieces.shape, all, found, effort));
   if (!worth) return {};
 
   const std::string& first = group.class_keys[classes[found.order.front()]];
@@ -118,11 +117,13 @@ Status find_bundles(Source& source, const SaveOptions& options, GroupStreams& gr
     if (!whole || bytes == 0) continue;
     alike[likeness_of(group.class_keys[id], all)].push_back(id);
   }
+  // With effort best, what balanced tries will do: both find the same bundles.
+  const Effort effort = std::min(options.codec.effort, Effort::balanced);
   for (const auto& [likeness, classes] : alike) {
     uint64_t bytes = 0;
     for (const Stream* stream : streams[classes.front()]) bytes += stream->bytes * classes.size();
     if (classes.size() < 2 || classes.size() > kCandidatesMax || bytes < kBundleBytesMin) continue;
-    VARVE_TRY(try_bundle(source, streams, classes, group));
+    VARVE_TRY(try_bundle(source, streams, classes, effort, group));
   }
   return {};
 }

@@ -148,9 +148,16 @@ TEST_F(Bundles, ComeBackWhereOnlySomeChunksOfSomeVariablesWereNew) {
   EXPECT_TRUE(test::is_whole(*store));
 }
 
-TEST_F(Bundles, AreNotMadeForCodecsThatAreToBeFastNorForOneThatWasNamed) {
-  Fields fields(2, 4);
+TEST_F(Bundles, AreMadeForFastCodecsToo) {
+  Fields fields(3, 5);
   ASSERT_TRUE(save(fields, 1, "fast").ok());
+  expect_restores(fields, 1);
+  EXPECT_TRUE(chains().contains("across+planes"));
+}
+
+TEST_F(Bundles, AreNotMadeForACodecThatWasNamed) {
+  Fields fields(2, 4);
+  ASSERT_TRUE(save(fields, 1, "lorenzo+planes").ok());
   for (const auto& [key, share] : store_statistics(*store).value().classes)
     EXPECT_EQ(key.find('{'), std::string::npos) << key;
 }
