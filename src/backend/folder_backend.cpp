@@ -69,8 +69,8 @@ Status Backend::settle_with_folders(const std::string& folder) {
 namespace {
 class FileObjectWriter final : public ObjectWriter {
  public:
-  FileObjectWriter(FileSystem& fs, std::string name, std::unique_ptr<File> file, bool durable)
-      : fs_(fs), name_(std::move(name)), file_(std::move(file)), durable_(durable) {}
+  FileObjectWriter(FileSystem& fs, std::string name, std::unique_ptr<File> file, PutOptions options)
+      : fs_(fs), name_(std::move(name)), file_(std::move(file)), options_(options) {}
   ~FileObjectWriter() override {
     file_.reset();
     if (!sealed_) fs_.remove(unfinished_name(name_)).ignore("prune removes leftovers of failed saves");
@@ -79,10 +79,8 @@ class FileObjectWriter final : public ObjectWriter {
   size_t writes_at_once() const override { return file_->writes_at_once(); }
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return file_->read_at(offset, into); }
   Status seal(uint64_t bytes) override {
-    if (durable_) {
-      VARVE_TRY(file_->truncate(bytes));
-      VARVE_TRY(file_->sync());
-    }
+    if (options_.durable || options_.direct) VARVE_TRY(file_->truncate(bytes));
+    if (options_.durable) VARVE_TRY(file_->sync());
     file_.reset();
     VARVE_TRY(fs_.rename_no_replace(unfinished_name(name_), name_));
     sealed_ = true;
@@ -93,7 +91,7 @@ class FileObjectWriter final : public ObjectWriter {
   FileSystem& fs_;
   const std::string name_;
   std::unique_ptr<File> file_;
-  const bool durable_;
+  const PutOptions options_;
   bool sealed_ = false;
 };
 
@@ -129,7 +127,7 @@ class FileRecord final : public HeldRecord {
 
 Result<std::unique_ptr<ObjectWriter>> FolderBackend::put(const std::string& name, PutOptions options) {
   VARVE_ASSIGN(std::unique_ptr<File> file, fs_.create(unfinished_name(name), {.direct = options.direct}));
-  return std::unique_ptr<ObjectWriter>(std::make_unique<FileObjectWriter>(fs_, name, std::move(file), options.durable));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<FileObjectWriter>(fs_, name, std::move(file), options));
 }
 
 Result<std::vector<std::string>> FolderBackend::unfinished(const std::string& folder) {

@@ -45,6 +45,23 @@ INSTANTIATE_TEST_SUITE_P(Folders, EveryBackend,
                                          BackendKind{"throttled", [] { return std::make_unique<Throttled>(); }}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
+TEST(AFolder, HasObjectsAsLongAsTheyAreHoweverTheyWereWritten) {
+  const OnDisk disk;
+  const std::string path = disk.folder.root() + "/a";
+  AlignedBlock block(1_MiB);
+  std::fill_n(block.data(), 1_MiB, std::byte{1});
+  for (const bool durable : {true, false}) {
+    const auto object = disk.backend->put(path, {.direct = true, .durable = durable}).value();
+    constexpr uint64_t kBlocks = 20;  // enough for the system to set space aside
+    for (uint64_t i = 0; i < kBlocks; ++i) ASSERT_TRUE(object->write_at(i * 1_MiB, block.first(1_MiB)).ok());
+    ASSERT_TRUE(object->seal(kBlocks * 1_MiB - 100).ok());
+    const FileStatus status = posix_file_system().stat(path).value();
+    EXPECT_EQ(status.bytes, kBlocks * 1_MiB - 100);
+    EXPECT_LE(status.allocated_bytes, (kBlocks + 1) * 1_MiB);
+    ASSERT_TRUE(posix_file_system().remove(path).ok());
+  }
+}
+
 TEST(AFolder, PutsARecordBackThatWasMadeAnewWhileItWasRemoved) {
   MemoryFileSystem fs;
   FolderBackend folder(fs, "/");

@@ -54,7 +54,8 @@ struct FileStatus {
 
 struct CreateOptions {
   /// Bypass the page cache where the file system allows it (else buffered). Then every write must start at a multiple
-  /// of kDirectAlignment, from memory so aligned, and be a multiple of it long; truncate() cuts the padding off.
+  /// of kDirectAlignment, from memory so aligned, and be a multiple of it long. The file may be longer than what was
+  /// written to it, until truncate() cuts that off.
   bool direct = false;
 };
 

@@ -198,6 +198,33 @@ TEST_P(EveryFileSystem, WritesDirectlyInAlignedBlocksAndReadsAnywhere) {
   EXPECT_EQ(file->write_at(0, ByteSpan(block).subspan(8, kDirectAlignment)).code(), StatusCode::invalid_argument);
 }
 
+TEST_P(EveryFileSystem, WritesLongFilesDirectlyFromSeveralThreads) {
+  constexpr size_t kBlocks = 40, kBlockBytes = 1_MiB, kThreads = 3;
+  auto file = fs_.create(path("a"), {.direct = true}).value();
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      AlignedBlock block(kBlockBytes);
+      for (size_t i = thread; i < kBlocks; i += kThreads) {
+        std::fill_n(block.data(), kBlockBytes, static_cast<std::byte>(i));
+        EXPECT_TRUE(file->write_at(i * kBlockBytes, block.first(kBlockBytes)).ok());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const uint64_t bytes = kBlocks * kBlockBytes - 100;
+  ASSERT_TRUE(file->truncate(bytes).ok());
+  ASSERT_TRUE(file->sync().ok());
+  EXPECT_EQ(*file->size(), bytes);
+  // Nothing that was set aside for it is left.
+  EXPECT_LE(fs_.stat(path("a"))->allocated_bytes, bytes + kBlockBytes);
+  ByteVector back(kBlockBytes - 100);
+  for (size_t i = 0; i < kBlocks; ++i) {
+    ASSERT_TRUE(read_exactly(*file, i * kBlockBytes, back, "a").ok());
+    EXPECT_EQ(back, ByteVector(back.size(), static_cast<std::byte>(i)));
+  }
+}
+
 TEST_P(EveryFileSystem, ServesSeveralThreadsOnOneFile) {
   auto file = fs_.create(path("a")).value();
   std::vector<std::thread> threads;

@@ -2,8 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 
 #include "core/file_system.h"
 #include "core/process.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -23,6 +27,9 @@ namespace {
 
 /// Smaller reads are better served by the page cache and its read-ahead.
 constexpr size_t kDirectReadBytesMin = 64_KiB;
+/// A file that is written directly, and has become so long, has space for as much again set aside, or for the most,
+/// where the file system has so many times as much left.
+constexpr uint64_t kSetAsideBytesMin = 8_MiB, kSetAsideBytesMax = 32_MiB, kSetAsideTimesLeft = 32;
 
 /// Calls `system_call` again as long as a signal interrupts it.
 template <class Call>
@@ -118,6 +125,7 @@ class PosixFile final : public File {
       return Status::invalid_argument("a direct write is not aligned", path_);
     }
     bool may_leave_direct = reader_.valid();
+    if (may_leave_direct) set_aside(offset, offset + from.size());
     size_t done = 0;
     while (done < from.size()) {
       ssize_t put = retry_on_interrupt([&] {
@@ -181,6 +189,40 @@ class PosixFile final : public File {
     return got <= 0 ? 0 : static_cast<size_t>(got);
   }
 
+  /// Makes the file longer than it is to become, with space for the bytes from `begin` to `end` and what comes next.
+  /// ext4 and XFS let only one write at a time through that makes a file longer, and the others wait until it is done.
+  /// A system that cannot is asked no more.
+  void set_aside(uint64_t begin, uint64_t end) {
+    if (end < kSetAsideBytesMin || end <= set_aside_end_ || end > INT64_MAX / 2) return;
+    const MutexLock lock(set_aside_mutex_);
+    if (end <= set_aside_end_) return;
+    // What others are writing meanwhile lies before that, not far; a file that was made anew may be long already.
+    const uint64_t more = std::min(end, kSetAsideBytesMax), next_end = end + more;
+    const uint64_t from = std::max<uint64_t>(set_aside_end_, begin - std::min(begin, more));
+    bool done = may_be_as_long(next_end) && leaves_enough(next_end - from);
+    if (done && !allocate(from, next_end)) {
+      // Of a quota, the system may have given what there was: others want it.
+      (void)::fallocate(descriptor_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(end),
+                        static_cast<off_t>(more));
+      done = false;
+    }
+    set_aside_end_ = done ? next_end : UINT64_MAX;
+  }
+  bool allocate(uint64_t begin, uint64_t end) {
+    return ::fallocate(descriptor_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) == 0;
+  }
+  /// A file beyond the process's limit would have the process killed.
+  static bool may_be_as_long(uint64_t bytes) {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+  }
+  /// Not in memory, where there is nothing to be gained by it.
+  bool leaves_enough(uint64_t bytes) const {
+    struct statfs left {};
+    return ::fstatfs(descriptor_.get(), &left) == 0 && left.f_type != TMPFS_MAGIC &&
+           bytes <= static_cast<uint64_t>(left.f_bavail) * static_cast<uint64_t>(left.f_bsize) / kSetAsideTimesLeft;
+  }
+
   /// After a failed sync the kernel may have dropped the dirty pages and call the next sync a success.
   Status poisoned_status() const {
     return Status::io_error("the file was given up because an earlier sync of it failed", path_);
@@ -195,7 +237,9 @@ class PosixFile final : public File {
   CacheProbe cache_probe_;     ///< of direct_reader_
   bool aligned_only_ = false;  ///< created with `direct`, whether or not the file system went along
   std::atomic<bool> poisoned_{false};
-  std::atomic<bool> reads_ahead_{false};  ///< into the page cache, which reads are not to go past
+  SystemMutex set_aside_mutex_;
+  std::atomic<uint64_t> set_aside_end_{0};  ///< how long the file was made
+  std::atomic<bool> reads_ahead_{false};    ///< into the page cache, which reads are not to go past
 };
 
 struct DirectoryCloser {

@@ -43,7 +43,7 @@ ArenaWriter::~ArenaWriter() {
     const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  has_pending_.notify_all();
   for (Thread& writer : writers_) writer.join();
 }
 
@@ -141,7 +141,7 @@ Status ArenaWriter::hand_out() {
   const MutexLock lock(mutex_);
   pending_.push_back(std::move(filling_));
   filling_ = {};
-  changed_.notify_all();
+  has_pending_.notify_one();
   return write_status_;
 }
 
@@ -150,7 +150,7 @@ Status ArenaWriter::take_buffer() {
   {
     const MutexLock lock(mutex_);
     const bool may_make = buffer_count_ < std::max(2u, options_.buffer_count);
-    while (idle_.empty() && !may_make) changed_.wait(mutex_);
+    while (idle_.empty() && !may_make) has_written_.wait(mutex_);
     if (!idle_.empty()) {
       filling_ = std::move(idle_.back());
       idle_.pop_back();
@@ -181,14 +181,14 @@ void ArenaWriter::start_writers() {
 
 Status ArenaWriter::wait_for_writers() {
   const MutexLock lock(mutex_);
-  while (!pending_.empty() || writing_ > 0) changed_.wait(mutex_);
+  while (!pending_.empty() || writing_ > 0) has_written_.wait(mutex_);
   return write_status_;
 }
 
 void ArenaWriter::run_writer() {
   MutexLock lock(mutex_);
   while (true) {
-    while (pending_.empty() && !stopping_) changed_.wait(mutex_);
+    while (pending_.empty() && !stopping_) has_pending_.wait(mutex_);
     if (pending_.empty()) return;
     Buffer buffer = std::move(pending_.front());
     pending_.pop_front();
@@ -205,7 +205,7 @@ void ArenaWriter::run_writer() {
     if (write_status_.ok()) write_status_ = std::move(status);
     --writing_;
     idle_.push_back(std::move(buffer));
-    changed_.notify_all();
+    has_written_.notify_one();
   }
 }
 

@@ -81,7 +81,8 @@ class ArenaWriter {
   unsigned buffer_count_ = 0;  ///< that were made
 
   Mutex mutex_;
-  ConditionVariable changed_;
+  ConditionVariable has_pending_;                        ///< for the writers
+  ConditionVariable has_written_;                        ///< for the caller
   std::deque<Buffer> pending_ VARVE_GUARDED_BY(mutex_);  ///< to be written, in order
   size_t writing_ VARVE_GUARDED_BY(mutex_) = 0;          ///< buffers that the threads have
   std::vector<Buffer> idle_ VARVE_GUARDED_BY(mutex_);
