@@ -187,7 +187,8 @@ class AfterAKill(MountTest):
                 writer.send_signal(number)
                 self.assertEqual(writer.wait(timeout=30), -number)
                 self.assertTrue(wait_for(lambda: "unfinished" in self.varve("seal", "--status", folder)), folder)
-                self.assertIn(f"run/{folder.name} is not finished: a program was killed", self.log_text())
+                said = f"run/{folder.name} is not finished: a program was killed"
+                self.assertTrue(wait_for(lambda said=said: said in self.log_text()), said)
         time.sleep(1.5)
         self.assertEqual(self.sets(), [])
         self.unmount(mounted)
