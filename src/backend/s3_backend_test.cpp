@@ -89,8 +89,7 @@ TEST_F(ABucket, ReplacesOnlyWhatItHasSeen) {
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
   for (const bool is_there : {false, true}) {
     if (is_there) service.set_object("runs/sets/job/1.set", "old");
-    bool once = false;
-    service.set_before_effect([&](const HttpRequest& request) {
+    service.set_before_effect([&, once = false](const HttpRequest& request) mutable {
       const bool commits = request.method == HttpMethod::put && request.path.find("/sets/") != std::string::npos;
       if (commits && !std::exchange(once, true)) service.set_object("runs/sets/job/1.set", "newer");
     });
