@@ -107,7 +107,7 @@ std::map<std::string, Packs> packs_apart(const Classes& classes) {
   return all;
 }
 
-/// Those of variables that predict each other, by a sample from the largest grid.
+/// Those of the variables that predict each other, by a sample from the largest grid, and which they are; or none.
 Packs packs_of_bundle(const std::vector<const std::vector<const Array*>*>& alike, Effort effort, Predictions& found) {
   const std::vector<const Array*>& first = *alike.front();
   const auto smaller = [](const Array* a, const Array* b) { return a->raw.size() < b->raw.size(); };
@@ -120,10 +120,7 @@ Packs packs_of_bundle(const std::vector<const std::vector<const Array*>*>& alike
   for (const auto* of_class : alike)
     samples.push_back(ByteSpan((*of_class)[ordinal]->raw).subspan(begin, numbers * largest.type.bytes));
   found = find_predictions(shape, samples);
-  if (found.order.size() < 2 || !*worth_together(shape, samples, found, effort)) {
-    found.order.clear();
-    return {};
-  }
+  if (found.order.size() < 2 || !*worth_together(shape, samples, found, effort)) return {};
   Packs packs;
   for (size_t from = 0, to = 0; from < first.size(); from = to) {
     for (uint64_t bytes = 0; to < first.size() && (to == from || bytes < 2_MiB); ++to)

@@ -123,11 +123,12 @@ void quotient_inverse_baseline(size_t count, const std::byte* codes, const std::
 // All lanes side by side, one step of them in a vector (4 bytes) or two: some steps of each lane are loaded as they
 // lie, and turned.
 
+/// What vectors of numbers of so many bytes are computed with.
 template <class T>
-struct Turned;
+struct Vectors;
 
 template <>
-struct Turned<uint32_t> {
+struct Vectors<uint32_t> {
   static constexpr size_t kSteps = 8, kVectors = 1;
   /// Rows of a matrix of 8 columns.
   static VARVE_AVX2_BODY void turn(__m256i (&rows)[8]) {
@@ -166,7 +167,7 @@ struct Turned<uint32_t> {
 };
 
 template <>
-struct Turned<uint64_t> {
+struct Vectors<uint64_t> {
   static constexpr size_t kSteps = 4, kVectors = 2;
   static VARVE_AVX2_BODY void turn(__m256i (&rows)[4]) {
     const __m256i first = _mm256_unpacklo_epi64(rows[0], rows[1]), second = _mm256_unpackhi_epi64(rows[0], rows[1]);
@@ -197,34 +198,33 @@ struct Turned<uint64_t> {
 /// to_ordered(), from_ordered(), from_zigzag() and to_zigzag() of a vector.
 template <class T>
 VARVE_AVX2_BODY __m256i to_ordered_avx2(__m256i bits) {
-  return _mm256_xor_si256(bits, _mm256_or_si256(Turned<T>::signs(bits), Turned<T>::all(kSign<T>)));
+  return _mm256_xor_si256(bits, _mm256_or_si256(Vectors<T>::signs(bits), Vectors<T>::all(kSign<T>)));
 }
 template <class T>
 VARVE_AVX2_BODY __m256i from_ordered_avx2(__m256i ordered) {
-  const __m256i all = Turned<T>::all(static_cast<T>(~T{0}));
-  return _mm256_xor_si256(ordered,
-                          _mm256_or_si256(_mm256_xor_si256(Turned<T>::signs(ordered), all), Turned<T>::all(kSign<T>)));
+  const __m256i all = Vectors<T>::all(static_cast<T>(~T{0}));
+  return _mm256_xor_si256(
+      ordered, _mm256_or_si256(_mm256_xor_si256(Vectors<T>::signs(ordered), all), Vectors<T>::all(kSign<T>)));
 }
 template <class T>
 VARVE_AVX2_BODY __m256i from_zigzag_avx2(__m256i codes) {
-  const __m256i odd = _mm256_and_si256(codes, Turned<T>::all(1));
-  return _mm256_xor_si256(Turned<T>::half(codes), Turned<T>::difference(_mm256_setzero_si256(), odd));
+  const __m256i odd = _mm256_and_si256(codes, Vectors<T>::all(1));
+  return _mm256_xor_si256(Vectors<T>::half(codes), Vectors<T>::difference(_mm256_setzero_si256(), odd));
 }
-
 template <class T>
 VARVE_AVX2_BODY __m256i to_zigzag_avx2(__m256i differences) {
-  return _mm256_xor_si256(Turned<T>::sum(differences, differences), Turned<T>::signs(differences));
+  return _mm256_xor_si256(Vectors<T>::sum(differences, differences), Vectors<T>::signs(differences));
 }
 template <class T, bool kSwap>
 VARVE_AVX2_BODY __m256i load_avx2(const std::byte* from, size_t index) {
   const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + index * sizeof(T)));
-  return kSwap ? Turned<T>::swap(numbers) : numbers;
+  return kSwap ? Vectors<T>::swap(numbers) : numbers;
 }
 /// Which of these are no numbers, or no finite ones.
 template <class T>
 VARVE_AVX2_BODY __m256i not_finite_avx2(__m256i bits) {
-  const __m256i exponent = Turned<T>::all(kExponent<T>);
-  return Turned<T>::equal(_mm256_and_si256(bits, exponent), exponent);
+  const __m256i exponent = Vectors<T>::all(kExponent<T>);
+  return Vectors<T>::equal(_mm256_and_si256(bits, exponent), exponent);
 }
 
 template <class T, bool kSwap>
@@ -239,11 +239,11 @@ VARVE_TARGET_AVX2 void quotient_forward_avx2(size_t count, const std::byte* numb
     for (; i + step <= end; i += step) {
       const __m256i before = load_avx2<T, kSwap>(numbers, i - 1);
       const __m256i quotient =
-          Turned<T>::quotient(load_avx2<T, kSwap>(reference, i), load_avx2<T, kSwap>(reference, i - 1));
-      const __m256i product = Turned<T>::product(before, quotient);
+          Vectors<T>::quotient(load_avx2<T, kSwap>(reference, i), load_avx2<T, kSwap>(reference, i - 1));
+      const __m256i product = Vectors<T>::product(before, quotient);
       const __m256i expected = _mm256_blendv_epi8(product, before, not_finite_avx2<T>(product));
       const __m256i difference =
-          Turned<T>::difference(to_ordered_avx2<T>(load_avx2<T, kSwap>(numbers, i)), to_ordered_avx2<T>(expected));
+          Vectors<T>::difference(to_ordered_avx2<T>(load_avx2<T, kSwap>(numbers, i)), to_ordered_avx2<T>(expected));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * sizeof(T)), to_zigzag_avx2<T>(difference));
     }
     end_lane_forward<T, kSwap>(i, end, numbers, reference, out);
@@ -253,66 +253,65 @@ VARVE_TARGET_AVX2 void quotient_forward_avx2(size_t count, const std::byte* numb
 /// Of each lane, the next steps from its number `at` on; a vector has the same step of 8, or of 4, lanes.
 template <class T>
 VARVE_AVX2_BODY void load_lanes(const std::byte* from, size_t length, size_t at,
-                                __m256i (&steps)[Turned<T>::kVectors][Turned<T>::kSteps]) {
-  for (size_t half = 0; half < Turned<T>::kVectors; ++half) {
-    for (size_t i = 0; i < Turned<T>::kSteps; ++i) {
-      const std::byte* const lane = from + ((half * Turned<T>::kSteps + i) * length + at) * sizeof(T);
+                                __m256i (&steps)[Vectors<T>::kVectors][Vectors<T>::kSteps]) {
+  for (size_t half = 0; half < Vectors<T>::kVectors; ++half) {
+    for (size_t i = 0; i < Vectors<T>::kSteps; ++i) {
+      const std::byte* const lane = from + ((half * Vectors<T>::kSteps + i) * length + at) * sizeof(T);
       steps[half][i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lane));
     }
-    Turned<T>::turn(steps[half]);
+    Vectors<T>::turn(steps[half]);
   }
 }
 
 template <class T, bool kSwap>
 VARVE_TARGET_AVX2 void quotient_inverse_avx2(size_t count, const std::byte* codes, const std::byte* reference,
                                              std::byte* out) {
-  using Turn = Turned<T>;
   const size_t length = lane_length(count);
   std::array<T, kQuotientLanes> last = begin_lanes<T, kSwap>(count, codes, reference, out);
   // The last lane is the shortest, or is none.
   const size_t whole = count > (kQuotientLanes - 1) * length ? count - (kQuotientLanes - 1) * length : 0;
-  __m256i before[Turn::kVectors], then[Turn::kVectors];
-  for (size_t half = 0; half < Turn::kVectors; ++half) {
-    std::array<T, Turn::kSteps> first{};
+  __m256i before[Vectors<T>::kVectors], then[Vectors<T>::kVectors];
+  for (size_t half = 0; half < Vectors<T>::kVectors; ++half) {
+    std::array<T, Vectors<T>::kSteps> first{};
     for (size_t i = 0; whole > 0 && i < first.size(); ++i)
-      first[i] = bits_at<T, kSwap>(reference, (half * Turn::kSteps + i) * length);
+      first[i] = bits_at<T, kSwap>(reference, (half * Vectors<T>::kSteps + i) * length);
     then[half] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first.data()));
-    before[half] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(last.data() + half * Turn::kSteps));
+    before[half] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(last.data() + half * Vectors<T>::kSteps));
   }
   size_t at = 1;
-  for (; at + Turn::kSteps <= whole; at += Turn::kSteps) {
-    __m256i code[Turn::kVectors][Turn::kSteps], quotient[Turn::kVectors][Turn::kSteps];
+  for (; at + Vectors<T>::kSteps <= whole; at += Vectors<T>::kSteps) {
+    __m256i code[Vectors<T>::kVectors][Vectors<T>::kSteps], quotient[Vectors<T>::kVectors][Vectors<T>::kSteps];
     load_lanes<T>(codes, length, at, code);
     load_lanes<T>(reference, length, at, quotient);
-    for (size_t half = 0; half < Turn::kVectors; ++half) {
-      for (size_t i = 0; i < Turn::kSteps; ++i) {
+    for (size_t half = 0; half < Vectors<T>::kVectors; ++half) {
+      for (size_t i = 0; i < Vectors<T>::kSteps; ++i) {
         code[half][i] = from_zigzag_avx2<T>(code[half][i]);
-        const __m256i now = kSwap ? Turn::swap(quotient[half][i]) : quotient[half][i];
-        quotient[half][i] = Turn::quotient(now, then[half]);
+        const __m256i now = kSwap ? Vectors<T>::swap(quotient[half][i]) : quotient[half][i];
+        quotient[half][i] = Vectors<T>::quotient(now, then[half]);
         then[half] = now;
       }
     }
-    for (size_t i = 0; i < Turn::kSteps; ++i) {
-      for (size_t half = 0; half < Turn::kVectors; ++half) {
-        const __m256i product = Turn::product(before[half], quotient[half][i]);
+    for (size_t i = 0; i < Vectors<T>::kSteps; ++i) {
+      for (size_t half = 0; half < Vectors<T>::kVectors; ++half) {
+        const __m256i product = Vectors<T>::product(before[half], quotient[half][i]);
         // Both are made, as that takes less long than to wait for which it is.
-        const __m256i ordered =
-            _mm256_blendv_epi8(Turn::sum(to_ordered_avx2<T>(product), code[half][i]),
-                               Turn::sum(to_ordered_avx2<T>(before[half]), code[half][i]), not_finite_avx2<T>(product));
+        const __m256i ordered = _mm256_blendv_epi8(Vectors<T>::sum(to_ordered_avx2<T>(product), code[half][i]),
+                                                   Vectors<T>::sum(to_ordered_avx2<T>(before[half]), code[half][i]),
+                                                   not_finite_avx2<T>(product));
         before[half] = from_ordered_avx2<T>(ordered);
-        code[half][i] = kSwap ? Turn::swap(before[half]) : before[half];
+        code[half][i] = kSwap ? Vectors<T>::swap(before[half]) : before[half];
       }
     }
-    for (size_t half = 0; half < Turn::kVectors; ++half) {
-      Turn::turn(code[half]);
-      for (size_t i = 0; i < Turn::kSteps; ++i) {
-        std::byte* const lane = out + ((half * Turn::kSteps + i) * length + at) * sizeof(T);
+    for (size_t half = 0; half < Vectors<T>::kVectors; ++half) {
+      Vectors<T>::turn(code[half]);
+      for (size_t i = 0; i < Vectors<T>::kSteps; ++i) {
+        std::byte* const lane = out + ((half * Vectors<T>::kSteps + i) * length + at) * sizeof(T);
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(lane), code[half][i]);
       }
     }
   }
-  for (size_t half = 0; half < Turn::kVectors; ++half)
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(last.data() + half * Turn::kSteps), before[half]);
+  for (size_t half = 0; half < Vectors<T>::kVectors; ++half)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(last.data() + half * Vectors<T>::kSteps), before[half]);
   end_lanes<T, kSwap>(last, at, count, codes, reference, out);
 }
 
@@ -396,7 +395,7 @@ VARVE_TARGET_AVX2 uint64_t code_bits_avx2(size_t count, const std::byte* codes) 
     if constexpr (sizeof(T) == 8) most = _mm256_max_epu8(most, _mm256_srli_epi64(most, 32));
     most = _mm256_max_epu8(most, _mm256_srli_epi32(most, 16));
     most = _mm256_max_epu8(most, _mm256_srli_epi32(most, 8));
-    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(most, Turned<T>::all(0xff)), zero));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(most, Vectors<T>::all(0xff)), zero));
   }
   alignas(32) std::array<uint64_t, 4> each;
   _mm256_store_si256(reinterpret_cast<__m256i*>(each.data()), sums);

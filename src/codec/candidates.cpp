@@ -31,6 +31,8 @@ CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1) 
 
 /// Differences by their magnitudes.
 CodecChain measured(CodecChain::Stage differences) { return chain({differences, stage(CodecNumber::magnitudes)}); }
+/// The same by their bit planes.
+CodecChain in_planes(CodecChain::Stage differences) { return chain({differences, stage(CodecNumber::planes)}); }
 
 /// Whether some of the numbers are negative, and others are not: a few of them tell.
 bool has_both_signs(ByteSpan raw, const ElementType& type) {
@@ -109,8 +111,8 @@ bool looks_like_numbers_in_text(ByteSpan raw) {
 std::vector<CodecChain> fast_chains(ByteSpan raw, const ElementType& type) {
   if (!is_machine_number(type)) return {filtered({})};
   std::vector<CodecChain::Stage> filters = {stage(CodecNumber::lorenzo)};
-  std::vector<CodecChain> chains = {chain({filters.front(), stage(CodecNumber::planes)})};
-  if (has_both_signs(raw, type)) chains.push_back(chain({stage(CodecNumber::signlast), stage(CodecNumber::planes)}));
+  std::vector<CodecChain> chains = {in_planes(filters.front())};
+  if (has_both_signs(raw, type)) chains.push_back(in_planes(stage(CodecNumber::signlast)));
   if (type.bytes > 1) filters.push_back(stage(CodecNumber::shuffle));
   if (find_codec(CodecNumber::lz4).ok()) {
     std::vector<CodecChain::Stage> stages = filters;
@@ -212,8 +214,7 @@ CodecChain::Stage stage(CodecNumber number, int level) {
 }
 
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
-  if (effort == Effort::fast)
-    return {across_chain(effort), chain({stage(CodecNumber::lorenzo), stage(CodecNumber::planes)})};
+  if (effort == Effort::fast) return {across_chain(effort), in_planes(stage(CodecNumber::lorenzo))};
   std::vector<CodecChain> chains = {across_chain(effort), default_chain(type)};
   if (effort == Effort::best) {
     chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)}));
@@ -305,7 +306,7 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
 
 const CodecChain& across_chain(Effort effort) {
   // As posix_file_system(): never destroyed.
-  static const auto& by_planes = *new CodecChain(chain({stage(CodecNumber::across), stage(CodecNumber::planes)}));
+  static const auto& by_planes = *new CodecChain(in_planes(stage(CodecNumber::across)));
   static const auto& by_magnitudes = *new CodecChain(measured(stage(CodecNumber::across)));
   return effort == Effort::fast ? by_planes : by_magnitudes;
 }

@@ -196,7 +196,7 @@ class PosixFile final : public File {
     if (end < kSetAsideBytesMin || end <= set_aside_end_ || end > INT64_MAX / 2) return;
     const MutexLock lock(set_aside_mutex_);
     if (end <= set_aside_end_) return;
-    // What others are writing meanwhile lies before that, not far; a file that was made anew may be long already.
+    // What others are writing meanwhile lies before that, not far; a file that was opened again may be long already.
     const uint64_t more = std::min(end, kSetAsideBytesMax), next_end = end + more;
     const uint64_t from = std::max<uint64_t>(set_aside_end_, begin - std::min(begin, more));
     bool done = may_be_as_long(next_end) && leaves_enough(next_end - from);
