@@ -91,7 +91,7 @@ if(VARVE_WITH_MPI)
   endif()
 endif()
 if(VARVE_WITH_HWLOC)
-  pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)             # which cores the program leaves free, and sockets
+  pkg_check_modules(HWLOC REQUIRED hwloc>=2.1 hwloc<3)                # which cores a program leaves free; loaded by who asks
 endif()
 if(VARVE_WITH_FUSE)
   pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)              # varve mount

@@ -19,9 +19,6 @@ foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO SSL LZ4 FUSE EXPAT)
   endif()
 endforeach()
 
-# The shared library: its static one needs others, which its package does not bring.
-set(VARVE_USED_PkgConfig::HWLOC "pkg_check_modules(HWLOC REQUIRED QUIET IMPORTED_TARGET hwloc)" flag -lhwloc)
-
 set(VARVE_FIND_DEPENDENCIES "")
 set(VARVE_PC_LIBS "")
 set(varve_exported varve)

@@ -30,11 +30,11 @@ endmacro()
 
 set(same "(= ${PROJECT_VERSION})")
 varve_package(varve "The program varve, its manual pages, and what completes its commands in shells."
-  RECOMMENDS fuse3 libcurl4 libarchive13 libmicrohttpd12 SUGGESTS varve-doc)
+  RECOMMENDS fuse3 libcurl4 libarchive13 libmicrohttpd12 libhwloc15 SUGGESTS varve-doc)
 varve_package(varve-doc "The guide, formats and examples.")
 set(CPACK_DEBIAN_VARVE-DOC_PACKAGE_ARCHITECTURE all)
 if(TARGET varve_shared)
-  varve_package(libvarve1 "What programs use that keep their own checkpoints." RECOMMENDS libcurl4)
+  varve_package(libvarve1 "What programs use that keep their own checkpoints." RECOMMENDS libcurl4 libhwloc15)
   set(development "libvarve1 ${same}")
   if(TARGET varve_mpi_shared)
     varve_package(libvarve-mpi1 "The same for the ranks of MPI programs." DEPENDS "libvarve1 ${same}")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,8 +12,7 @@ namespace varve::kernels {
 
 namespace {
 
-/// Room for two copies of the longest run, kept between calls: first touch of fresh memory costs more than the
-/// transform.
+/// Kept between calls: first touch of fresh memory costs more than the transform.
 class Scratch {
  public:
   template <class T>
@@ -33,7 +33,7 @@ class Scratch {
 struct RunBuffers {
   const std::byte* in;
   std::byte* out;
-  uint64_t* scratch = nullptr;  ///< room for two runs
+  uint64_t* scratch = nullptr;  ///< room for scratch_elements()
   size_t begin = 0, end = 0;    ///< of a piece, in elements of the run
 };
 
@@ -41,27 +41,53 @@ struct RunBuffers {
 template <class T>
 constexpr size_t kTileElements = 4_KiB / sizeof(T);
 
+/// The strides of a run's differences together: so far back lies what a difference reaches.
+size_t reach_of(const DifferenceRun& run) {
+  size_t reach = 0;
+  for (size_t i = 0; i < run.stride_count; ++i) reach += std::min<size_t>(run.strides[i], run.elements);
+  return reach;
+}
+
+/// Whether all differences of the run are taken at once.
+bool goes_at_once(const DifferenceRun& run) {
+  return (run.stride_count == 2 || run.stride_count == 3) && reach_of(run) < run.elements;
+}
+
+/// How far numbers are put down before the last of them are moved to the beginning again: seldom, beside the work on
+/// them, and near enough for the first-level cache where the strides are short.
+template <class T>
+size_t window_elements(size_t reach) {
+  const size_t tiles = std::max<size_t>(reach / kTileElements<T> + 1, 4);
+  return reach + tiles * kTileElements<T>;
+}
+
 /// Several differences at once: of what is taken away twice, and so given back, and so on. Zeros before the first
-/// number are what a difference leaves it as it is by. `scratch` has room for run.elements and `reach` numbers, `reach`
-/// being the sum of the strides.
+/// number are what a difference leaves it as it is by. `scratch` has room for window_elements().
 template <class T, bool kSwap, NumberMap kMap, size_t kDifferences>
 VARVE_KERNEL_BODY void forward_at_once(const DifferenceRun& run, const std::byte* __restrict in,
-                                       std::byte* __restrict out, T* __restrict scratch, size_t reach) {
+                                       std::byte* __restrict out, T* __restrict scratch) {
   static_assert(kDifferences == 2 || kDifferences == 3);
+  const size_t reach = reach_of(run), window = window_elements<T>(reach);
   std::fill_n(scratch, reach, T{0});
-  T* values = scratch + reach;
   const size_t x = run.strides[0], y = run.strides[1], z = kDifferences == 3 ? run.strides[2] : 0;
+  const auto plane = [x, y](const T* at) {
+    return static_cast<T>(static_cast<T>(at[0] - *(at - x)) - static_cast<T>(*(at - y) - *(at - y - x)));
+  };
+  size_t filled = reach;
   for (size_t begin = 0; begin < run.elements; begin += kTileElements<T>) {
-    const size_t end = std::min<size_t>(begin + kTileElements<T>, run.elements);
-    for (size_t i = begin; i < end; ++i) values[i] = Number<T, kSwap, kMap>::get(in, i);
-    const auto plane = [x, y](const T* at) {
-      return static_cast<T>(static_cast<T>(at[0] - *(at - x)) - static_cast<T>(*(at - y) - *(at - y - x)));
-    };
-    for (size_t i = begin; i < end; ++i) {
+    if (filled == window) {
+      std::copy_n(scratch + window - reach, reach, scratch);
+      filled = reach;
+    }
+    T* values = scratch + filled;
+    const size_t count = std::min<size_t>(run.elements - begin, kTileElements<T>);
+    for (size_t i = 0; i < count; ++i) values[i] = Number<T, kSwap, kMap>::get(in, begin + i);
+    for (size_t i = 0; i < count; ++i) {
       T difference = plane(values + i);
       if constexpr (kDifferences == 3) difference = static_cast<T>(difference - plane(values + i - z));
-      store(out, i, to_zigzag(difference));
+      store(out, begin + i, to_zigzag(difference));
     }
+    filled += kTileElements<T>;
   }
 }
 
@@ -78,10 +104,8 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
-  size_t reach = 0;
-  for (size_t i = 0; i < run.stride_count; ++i) reach += std::min<size_t>(run.strides[i], count);
-  if (reach < count && run.stride_count == 2) return forward_at_once<T, kSwap, kMap, 2>(run, in, out, scratch, reach);
-  if (reach < count && run.stride_count == 3) return forward_at_once<T, kSwap, kMap, 3>(run, in, out, scratch, reach);
+  if (goes_at_once(run) && run.stride_count == 2) return forward_at_once<T, kSwap, kMap, 2>(run, in, out, scratch);
+  if (goes_at_once(run)) return forward_at_once<T, kSwap, kMap, 3>(run, in, out, scratch);
   T* __restrict from = scratch;
   T* __restrict to = scratch + count;
   for (size_t i = 0; i < first; ++i) from[i] = Value::get(in, i);
@@ -209,48 +233,62 @@ VARVE_KERNEL_BODY void put_sums(const T* values, size_t begin, size_t count, siz
   }
 }
 
-/// The differences of a run of two or three dimensions, undone tile by tile: sums may be taken in any order, so those
-/// along the fastest dimension come first, of which no more than the last is needed again; of those across the rows a
-/// row is, and the others are numbers that have been put down. `scratch` has room for two runs. False, and nothing
-/// done, if the run is not like that.
-template <class T, bool kSwap, NumberMap kMap>
-VARVE_KERNEL_BODY bool inverse_at_once(const DifferenceRun& run, const std::byte* __restrict in, std::byte* out,
-                                       T* __restrict scratch) {
-  constexpr size_t row_elements_min = 8, plane_elements_min = 256;  // shorter ones take longer so
-  const size_t count = run.elements;
-  size_t along_rows = 0, row = 0, plane = 0;  // how often a difference was taken along the rows; the other strides
-  for (size_t i = 0; i < run.stride_count; ++i) {
-    const size_t stride = std::min<size_t>(run.strides[i], count);
-    if (stride == 1) {
-      ++along_rows;
-    } else if (stride < row_elements_min || plane != 0) {
-      return false;
-    } else {
-      (row == 0 ? row : plane) = stride;
+/// The differences of a run of two or three dimensions that are undone tile by tile.
+struct TiledDifferences {
+  size_t along_rows = 0;  ///< how often one was taken along the rows
+  size_t row = 0;         ///< the other strides
+  size_t plane = 0;       ///< 0: of two dimensions
+
+  /// None if the run is not like that.
+  static std::optional<TiledDifferences> of(const DifferenceRun& run) {
+    constexpr size_t row_elements_min = 8, plane_elements_min = 256;  // shorter ones take longer so
+    TiledDifferences found;
+    for (size_t i = 0; i < run.stride_count; ++i) {
+      const size_t stride = std::min<size_t>(run.strides[i], run.elements);
+      if (stride == 1) {
+        ++found.along_rows;
+      } else if (stride < row_elements_min || found.plane != 0) {
+        return std::nullopt;
+      } else {
+        (found.row == 0 ? found.row : found.plane) = stride;
+      }
     }
+    const bool thin = found.plane != 0 && found.plane < plane_elements_min;
+    if (found.along_rows == 0 || found.row == 0 || thin) return std::nullopt;
+    return found;
   }
-  if (along_rows == 0 || row == 0 || (plane != 0 && plane < plane_elements_min)) return false;
+  template <class T>
+  size_t tile_elements() const {
+    return std::max(kTileElements<T>, row);
+  }
+};
+
+/// Sums may be taken in any order, so those along the fastest dimension come first, of which no more than the last is
+/// needed again; of those across the rows a row is, and the others are numbers that have been put down. `scratch` has
+/// room for a row and a tile.
+template <class T, bool kSwap, NumberMap kMap>
+VARVE_KERNEL_BODY void inverse_by_tiles(const DifferenceRun& run, const TiledDifferences& strides,
+                                        const std::byte* __restrict in, std::byte* out, T* __restrict scratch) {
+  const size_t count = run.elements, row = strides.row, tile_elements = strides.tile_elements<T>();
   std::fill_n(scratch, row, T{0});
   T* values = scratch + row;
   T sums[kDifferencesMax] = {};
-  const size_t tile_elements = std::max(kTileElements<T>, row);
   for (size_t begin = 0; begin < count; begin += tile_elements) {
     const size_t length = std::min(tile_elements, count - begin);
     for (size_t i = 0; i < length; ++i) values[i] = from_zigzag(load<T>(in, begin + i));
-    for (size_t pass = 0; pass < along_rows; ++pass) {
+    for (size_t pass = 0; pass < strides.along_rows; ++pass) {
       values[0] = static_cast<T>(values[0] + sums[pass]);
       sum_up<1>(values, length);
       sums[pass] = values[length - 1];
     }
     accumulate_after(values, length, row);
-    if (plane == 0) {
+    if (strides.plane == 0) {
       for (size_t i = 0; i < length; ++i) Number<T, kSwap, kMap>::put(out, begin + i, values[i]);
     } else {
-      put_sums<T, kSwap, kMap>(values, begin, length, plane, out);
+      put_sums<T, kSwap, kMap>(values, begin, length, strides.plane, out);
     }
     std::copy(values + length - row, values + length, scratch);  // of the last tile too few, in vain
   }
-  return true;
 }
 
 template <class T, bool kSwap, NumberMap kMap>
@@ -271,13 +309,26 @@ VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
-  if (inverse_at_once<T, kSwap, kMap>(run, in, out, scratch)) return;
+  if (const auto tiled = TiledDifferences::of(run))
+    return inverse_by_tiles<T, kSwap, kMap>(run, *tiled, in, out, scratch);
   for (size_t i = 0; i < count; ++i) scratch[i] = from_zigzag(load<T>(in, i));
   for (size_t pass = run.stride_count; pass > 0; --pass) accumulate(scratch, count, run.strides[pass - 1]);
   for (size_t i = 0; i < count; ++i) Value::put(out, i, scratch[i]);
 }
 
 enum class Way { forward, inverse, piece };
+
+/// That a run needs, as numbers.
+template <Way kWay, class T>
+size_t scratch_elements(const DifferenceRun& run) {
+  if constexpr (kWay == Way::forward) {
+    if (run.stride_count == 1) return 0;
+    return goes_at_once(run) ? window_elements<T>(reach_of(run)) : 2 * run.elements;
+  }
+  if (run.stride_count == 1 && run.strides[0] == 1) return 0;
+  const auto tiled = TiledDifferences::of(run);
+  return tiled ? tiled->row + tiled->tile_elements<T>() : run.elements;
+}
 
 template <class T, bool kSwap, NumberMap kMap, Way kWay>
 VARVE_KERNEL_BODY void any_way(const DifferenceRun& run, const RunBuffers& at) {
@@ -320,11 +371,21 @@ RunKernel pick(NumberFormat format) {
 }
 
 template <Way kWay>
+size_t scratch_bytes(NumberFormat format, const DifferenceRun& run) {
+  switch (format.bytes) {
+    case 2: return scratch_elements<kWay, uint16_t>(run) * 2;
+    case 4: return scratch_elements<kWay, uint32_t>(run) * 4;
+    case 8: return scratch_elements<kWay, uint64_t>(run) * 8;
+    default: return scratch_elements<kWay, uint8_t>(run);
+  }
+}
+
+template <Way kWay>
 void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
   thread_local Scratch scratch;
-  uint64_t elements_max = 0;
-  for (const DifferenceRun& run : runs) elements_max = std::max(elements_max, run.elements);
-  const std::span<uint64_t> room = scratch.take<uint64_t>((2 * elements_max * format.bytes + 7) / 8);
+  size_t bytes_max = 0;
+  for (const DifferenceRun& run : runs) bytes_max = std::max(bytes_max, scratch_bytes<kWay>(format, run));
+  const std::span<uint64_t> room = scratch.take<uint64_t>((bytes_max + 7) / 8);
   const RunKernel kernel = pick<kWay>(format);
   size_t at = 0;
   for (const DifferenceRun& run : runs) {

@@ -11,7 +11,7 @@ using test::Random;
 std::vector<DifferenceRun> random_difference_runs(Random& random) {
   std::vector<DifferenceRun> runs;
   for (uint64_t left = random() % 4; left > 0; --left) {
-    DifferenceRun run{.elements = random() % 5000};
+    DifferenceRun run{.elements = random() % (random() % 8 == 0 ? 40'000 : 5000)};
     run.stride_count = 1 + random() % kDifferencesMax;
     for (size_t i = 0; i < run.stride_count; ++i) run.strides[i] = 1 + random() % (random() % 2 == 0 ? 10 : 6000);
     if (random() % 2 == 0) run.strides[0] = 1;

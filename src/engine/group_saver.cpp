@@ -170,7 +170,7 @@ class PackWriter {
             context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
             context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
-    entries_.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
+    prefixes_.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(key);
     }
@@ -195,8 +195,17 @@ class PackWriter {
     while (!encoding_.empty()) VARVE_TRY(append_oldest());
     return {};
   }
-  /// Of what was appended, for the index.
-  std::vector<ChunkIndexEntry> take_entries() { return std::move(entries_); }
+  /// Of what was appended, for the index; once, at the end.
+  std::vector<ChunkIndexEntry> take_entries() {
+    std::vector<ChunkIndexEntry> entries;
+    entries.reserve(prefixes_.size());
+    for (const Appended& pack : appended_) {
+      for (uint32_t chunk = 0; chunk < pack.chunk_count; ++chunk)
+        entries.push_back({prefixes_[entries.size()], pack.place.arena, pack.place.ordinal, chunk});
+    }
+    forget_appended();
+    return entries;
+  }
 
  private:
   /// By PackEffort: as was asked for, fast.
@@ -204,6 +213,12 @@ class PackWriter {
   struct EncodingPack {
     std::shared_ptr<PendingPack> pack;
     std::optional<Task<Result<EncodedBytes>>> task;  ///< none: it is stored as it is
+  };
+
+  /// A pack that the index is to know.
+  struct Appended {
+    SpreadWriter::Place place;
+    uint32_t chunk_count = 0;
   };
 
   PackEffort effort_for(const PendingPack& pack) const {
@@ -281,15 +296,18 @@ class PackWriter {
       keeper = std::move(kept);
     }
     VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body, std::move(keeper)));
-    entries_dropped_ = entries_dropped_ || entries_.size() + meta.chunks.size() > entries_max_;
+    entries_dropped_ = entries_dropped_ || prefixes_.size() + meta.chunks.size() > entries_max_;
     if (entries_dropped_) {
-      entries_ = {};
+      forget_appended();
       return {};
     }
-    for (size_t i = 0; i < meta.chunks.size(); ++i) {
-      entries_.push_back({meta.chunks[i].score.prefix(), place.arena, place.ordinal, static_cast<uint32_t>(i)});
-    }
+    appended_.push_back({place, static_cast<uint32_t>(meta.chunks.size())});
+    for (const auto& chunk : meta.chunks) prefixes_.push_back(chunk.score.prefix());
     return {};
+  }
+  void forget_appended() {
+    appended_ = {};
+    prefixes_ = {};
   }
 
   const SaveContext& context_;
@@ -303,7 +321,8 @@ class PackWriter {
   size_t key_ = 0;         ///< its class, or bundle, in encoders_
   std::deque<EncodingPack> encoding_;
   const size_t encoding_max_;
-  std::vector<ChunkIndexEntry> entries_;
+  std::vector<Appended> appended_;
+  std::vector<uint64_t> prefixes_;  ///< of the scores of their chunks, which are many: the rest follows from the packs
   const size_t entries_max_;
   bool entries_dropped_ = false;
 };
@@ -319,7 +338,7 @@ class GroupSaver {
         packs_(packs),
         class_bytes_left_(group.class_keys.size()),
         reference_counts_(group.files.size()),
-        known_(context.index, context.group_memory_bytes / 4, chunks_expected(context.options, group)),
+        known_(std::in_place, context.index, context.group_memory_bytes / 4, chunks_expected(context.options, group)),
         writer_(context, source, group, packs, arenas) {
     for (const Stream& stream : group.streams) class_bytes_left_[stream.laid_class()] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;
@@ -329,6 +348,7 @@ class GroupSaver {
   Status store_chunks();
   /// What has become of them, after that: all but the tree and the arenas.
   GroupOutcome take_outcome() {
+    known_.reset();  // entries take its room
     outcome_.entries = writer_.take_entries();
     return std::move(outcome_);
   }
@@ -349,7 +369,7 @@ class GroupSaver {
   std::vector<uint64_t> class_bytes_left_;  ///< what each class has yet to place
   std::vector<uint64_t> reference_counts_;  ///< of each file
   std::set<uint32_t> stored_anew_;          ///< files of which a known chunk was not referred to
-  KnownChunks known_;
+  std::optional<KnownChunks> known_;        ///< until all is stored
   PackWriter writer_;
   GroupOutcome outcome_;
 };
@@ -367,7 +387,7 @@ Status GroupSaver::store_chunks() {
   }
   const size_t batch_bytes =
       std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(context_.chunker, cells, by_content.get()));
-  const bool asks = known_.asks_ahead();
+  const bool asks = known_->asks_ahead();
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
                                                   context_.tasks_max + (asks ? 2 * kBatchesAsked : 0));
 
@@ -396,10 +416,10 @@ Status GroupSaver::store_chunks() {
       continue;
     }
     if (asks && answered == 0) {
-      if (!known_.is_asking()) VARVE_TRY(known_.ask(scoring, 0));
-      VARVE_ASSIGN(answered, known_.take_answer());
+      if (!known_->is_asking()) VARVE_TRY(known_->ask(scoring, 0));
+      VARVE_ASSIGN(answered, known_->take_answer());
     }
-    if (asks && !known_.is_asking()) VARVE_TRY(known_.ask(scoring, answered));
+    if (asks && !known_->is_asking()) VARVE_TRY(known_->ask(scoring, answered));
     VARVE_TRY(scoring.front().wait());
     VARVE_TRY(place_batch(*scoring.front().batch));
     if (asks) --answered;
@@ -418,7 +438,7 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     if (chunk.pattern) {
       outcome_.pattern_bytes += chunk.bytes;
       at = {Reference::kPattern, *chunk.pattern, chunk.bytes};
-    } else if (const std::optional<Reference> known = known_.find(chunk, packs_); known && may_refer(stream, *known)) {
+    } else if (const std::optional<Reference> known = known_->find(chunk, packs_); known && may_refer(stream, *known)) {
       outcome_.known_bytes += chunk.bytes;
       at = *known;
     } else {
@@ -486,7 +506,7 @@ Status GroupSaver::refer_all(const ChunkBatch& batch, const BatchChunk& chunk, c
 
 Result<Reference> GroupSaver::place_new(const Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
   VARVE_ASSIGN(const Reference at, writer_.add(stream, batch, chunk, class_bytes_left_[stream.laid_class()]));
-  known_.note_fresh(chunk, at);
+  known_->note_fresh(chunk, at);
   outcome_.new_bytes += chunk.bytes;
   return at;
 }

@@ -97,14 +97,14 @@ void put_in_place(const Variable& file, Layout&& inside, std::vector<Variable>& 
 /// What formats say of variables that are files. Only what needs no process of its own: the program may have a large
 /// memory, or an MPI library that does not like to be forked.
 Layout with_files_opened(DrainedImage& image, Layout layout) {
-  // Never destroyed: a checkpoint thread may be at work when the program's statics are.
-  static const LayoutReaders& readers = *new LayoutReaders(built_in_readers());
   const std::string prefix = "/" + std::string(kFileVariable);
   const auto is_file = [&prefix](const Variable& variable) {
     return variable.name.starts_with(prefix) && variable.type.kind == ElementKind::opaque &&
            variable.extents.size() == 1;
   };
   if (std::none_of(layout.variables.begin(), layout.variables.end(), is_file)) return layout;
+  // Never destroyed: a checkpoint thread may be at work when the program's statics are.
+  static const LayoutReaders& readers = *new LayoutReaders(built_in_readers());
   Layout opened{.format = layout.format, .variables = {}};
   for (const Variable& variable : layout.variables) {
     std::optional<Layout> inside;

@@ -21,6 +21,7 @@
 #include <tuple>
 
 #include "core/bytes.h"
+#include "core/loaded_library.h"
 #include "core/process.h"
 #include "core/process_identity.h"
 #include "core/sync.h"
@@ -195,25 +196,53 @@ class KernelSet {
 };
 
 #ifdef VARVE_WITH_HWLOC
+/// The functions of hwloc, which is loaded by who places a thread: commands that place none start without it.
+struct HwlocLibrary : LoadedLibrary {
+  explicit HwlocLibrary(const LoadedLibrary& library) : LoadedLibrary(library) {}
+
+  decltype(&::hwloc_topology_init) topology_init = find("hwloc_topology_init");
+  decltype(&::hwloc_topology_destroy) topology_destroy = find("hwloc_topology_destroy");
+  decltype(&::hwloc_topology_set_components) set_components = find("hwloc_topology_set_components");
+  decltype(&::hwloc_topology_set_all_types_filter) filter_all = find("hwloc_topology_set_all_types_filter");
+  decltype(&::hwloc_topology_set_type_filter) filter = find("hwloc_topology_set_type_filter");
+  decltype(&::hwloc_topology_load) topology_load = find("hwloc_topology_load");
+  decltype(&::hwloc_topology_is_thissystem) is_this_system = find("hwloc_topology_is_thissystem");
+  decltype(&::hwloc_topology_get_allowed_cpuset) allowed = find("hwloc_topology_get_allowed_cpuset");
+  decltype(&::hwloc_bitmap_isset) is_set = find("hwloc_bitmap_isset");
+  decltype(&::hwloc_get_type_depth) depth_of = find("hwloc_get_type_depth");
+  decltype(&::hwloc_get_obj_by_depth) at_depth = find("hwloc_get_obj_by_depth");
+
+  static Result<HwlocLibrary> load() {
+    // The version of its interface that the header describes.
+    return LoadedLibrary::load<HwlocLibrary>("libhwloc.so.15", "topology of processors",
+                                             "install hwloc (Debian: libhwloc15)");
+  }
+};
+
 struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+  void operator()(hwloc_topology_t topology) const { hwloc->topology_destroy(topology); }
+  const HwlocLibrary* hwloc = nullptr;
 };
 using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
 /// Processors, cores and sockets, and nothing of devices, which takes long to look for. Null if it cannot be found out.
-Topology load_topology() {
+Topology load_topology(const HwlocLibrary& hwloc) {
   hwloc_topology_t made = nullptr;
-  if (hwloc_topology_init(&made) != 0) return nullptr;
-  Topology topology(made);
-#if HWLOC_API_VERSION >= 0x00020100
+  if (hwloc.topology_init(&made) != 0) return nullptr;
+  Topology topology(made, DestroyTopology{&hwloc});
   // It would ask each processor about itself, for which it moves the calling thread there.
-  hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
-#endif
-  hwloc_topology_set_all_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_type_filter(made, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  hwloc_topology_set_type_filter(made, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  if (hwloc_topology_load(made) != 0 || hwloc_topology_is_thissystem(made) == 0) return nullptr;
+  hwloc.set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  hwloc.filter_all(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc.filter(made, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc.filter(made, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (hwloc.topology_load(made) != 0 || hwloc.is_this_system(made) == 0) return nullptr;
   return topology;
+}
+
+/// What holds `unit` and is of `type`; null if nothing is.
+hwloc_obj_t holder_of(hwloc_obj_t unit, hwloc_obj_type_t type) {
+  while (unit != nullptr && unit->type != type) unit = unit->parent;
+  return unit;
 }
 #endif
 
@@ -250,14 +279,16 @@ Result<RankProcessors> decode_processors(ByteSpan bytes) {
 std::vector<Processor> usable_processors() {
   std::vector<Processor> processors;
 #ifdef VARVE_WITH_HWLOC
-  const Topology topology = load_topology();
+  const Result<HwlocLibrary> hwloc = HwlocLibrary::load();
+  if (!hwloc.ok()) return processors;
+  const Topology topology = load_topology(*hwloc);
   if (topology == nullptr) return processors;
-  const hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
-  hwloc_obj_t unit = nullptr;
-  while ((unit = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PU, unit)) != nullptr) {
-    if (hwloc_bitmap_isset(allowed, unit->os_index) == 0) continue;
-    const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology.get(), HWLOC_OBJ_CORE, unit);
-    const hwloc_obj_t socket = hwloc_get_ancestor_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, unit);
+  const hwloc_const_cpuset_t allowed = hwloc->allowed(topology.get());
+  const int depth = hwloc->depth_of(topology.get(), HWLOC_OBJ_PU);
+  for (unsigned i = 0; const hwloc_obj_t unit = hwloc->at_depth(topology.get(), depth, i); ++i) {
+    if (hwloc->is_set(allowed, unit->os_index) == 0) continue;
+    const hwloc_obj_t core = holder_of(unit, HWLOC_OBJ_CORE);
+    const hwloc_obj_t socket = holder_of(unit, HWLOC_OBJ_PACKAGE);
     processors.push_back({unit->os_index, core != nullptr ? core->logical_index : unit->logical_index,
                           socket != nullptr ? socket->logical_index : 0});
   }

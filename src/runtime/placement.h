@@ -49,7 +49,7 @@ Result<RankPlace> find_rank_place(const std::string& shared_folder);
 Result<RankPlace> at_named_node(RankPlace place, const std::string& name);
 
 /// The processors that this process may be allowed to use, even if it is bound to some of them: those of its control
-/// group. Empty if that is not known (built without hwloc).
+/// group. Empty if that is not known: without hwloc, when it was built or now.
 std::vector<Processor> usable_processors();
 
 /// The processors that the calling thread is bound to.

@@ -10,8 +10,8 @@ namespace {
 constexpr uint32_t kSavesOfAnIndex = 64;
 /// What a writer that is killed has not written, the next one has to gather from its arenas.
 constexpr uint32_t kSavesOfARun = 8;
-/// What is held is the program's memory.
-constexpr uint64_t kHeldBytesMax = 8_MiB;
+/// What is held is the program's memory, beside what its next save needs.
+constexpr uint64_t kHeldBytesMax = 2_MiB;
 }  // namespace
 
 Result<ChunkIndex*> KeptIndex::open(uint64_t memory_bytes) {

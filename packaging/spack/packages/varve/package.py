@@ -44,7 +44,7 @@ class Varve(CMakePackage):
     depends_on("hdf5~mpi", when="+hdf5")
     depends_on("curl@7.85:", when="+s3")
     depends_on("expat", when="+s3")
-    depends_on("hwloc", when="+hwloc")
+    depends_on("hwloc@2.1:2", when="+hwloc")
     depends_on("libfuse@3:", when="+fuse")
     depends_on("libmicrohttpd", when="+metrics")
     depends_on("libarchive", when="+tar")
