@@ -686,7 +686,11 @@ TEST_P(ASessionWithRedundancy, DoesNotWaitForARankThatHasNoSnapshot) {
     for (uint64_t step = 1; step <= 4; ++step) {
       model.step(step);
       fails = step % 2 == 0 && rank == 3;
-      EXPECT_EQ(session.checkpoint(step, Persistence::later).ok(), !fails);
+      const Status made = session.checkpoint(step, Persistence::later);
+      // It may tell of an earlier one that has failed meanwhile; this one goes on.
+      const bool goes_on =
+          made.ok() || static_cast<bool>(says(made.to_string(), "step " + std::to_string(step) + " is on its way"));
+      EXPECT_EQ(goes_on, !fails) << "step " << step << " of rank " << rank << ": " << made.to_string();
     }
     fails = false;
     ASSERT_TRUE(session.checkpoint(5, Persistence::now).ok());
