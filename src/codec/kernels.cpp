@@ -23,7 +23,7 @@ class Scratch {
   }
   void shrink() {
     constexpr size_t kept_words_max = 8_MiB / sizeof(uint64_t);
-    if (words_.size() > kept_words_max) words_ = {};
+    if (words_.size() > kept_words_max) words_ = std::vector<uint64_t>();  // `= {}` would keep the memory
   }
 
  private:
@@ -104,8 +104,10 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
     }
     return;
   }
-  if (goes_at_once(run) && run.stride_count == 2) return forward_at_once<T, kSwap, kMap, 2>(run, in, out, scratch);
-  if (goes_at_once(run)) return forward_at_once<T, kSwap, kMap, 3>(run, in, out, scratch);
+  if (goes_at_once(run)) {
+    return run.stride_count == 2 ? forward_at_once<T, kSwap, kMap, 2>(run, in, out, scratch)
+                                 : forward_at_once<T, kSwap, kMap, 3>(run, in, out, scratch);
+  }
   T* __restrict from = scratch;
   T* __restrict to = scratch + count;
   for (size_t i = 0; i < first; ++i) from[i] = Value::get(in, i);

@@ -170,7 +170,7 @@ class PackWriter {
             context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
             context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
-    prefixes_.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
+    laid_down_->prefixes.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(key);
     }
@@ -195,15 +195,15 @@ class PackWriter {
     while (!encoding_.empty()) VARVE_TRY(append_oldest());
     return {};
   }
-  /// Of what was appended, for the index; once, at the end.
-  std::vector<ChunkIndexEntry> take_entries() {
+  /// Of what was appended, for the index; none if they are too many.
+  std::vector<ChunkIndexEntry> entries() const {
     std::vector<ChunkIndexEntry> entries;
-    entries.reserve(prefixes_.size());
-    for (const Appended& pack : appended_) {
+    if (!laid_down_) return entries;
+    entries.reserve(laid_down_->prefixes.size());
+    for (const LaidDown::Pack& pack : laid_down_->packs) {
       for (uint32_t chunk = 0; chunk < pack.chunk_count; ++chunk)
-        entries.push_back({prefixes_[entries.size()], pack.place.arena, pack.place.ordinal, chunk});
+        entries.push_back({laid_down_->prefixes[entries.size()], pack.place.arena, pack.place.ordinal, chunk});
     }
-    forget_appended();
     return entries;
   }
 
@@ -215,10 +215,14 @@ class PackWriter {
     std::optional<Task<Result<EncodedBytes>>> task;  ///< none: it is stored as it is
   };
 
-  /// A pack that the index is to know.
-  struct Appended {
-    SpreadWriter::Place place;
-    uint32_t chunk_count = 0;
+  /// What the index is to know.
+  struct LaidDown {
+    struct Pack {
+      SpreadWriter::Place place;
+      uint32_t chunk_count = 0;
+    };
+    std::vector<Pack> packs;
+    std::vector<uint64_t> prefixes;  ///< of the scores of their chunks, which are many: the rest follows from the packs
   };
 
   PackEffort effort_for(const PendingPack& pack) const {
@@ -296,18 +300,11 @@ class PackWriter {
       keeper = std::move(kept);
     }
     VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body, std::move(keeper)));
-    entries_dropped_ = entries_dropped_ || prefixes_.size() + meta.chunks.size() > entries_max_;
-    if (entries_dropped_) {
-      forget_appended();
-      return {};
-    }
-    appended_.push_back({place, static_cast<uint32_t>(meta.chunks.size())});
-    for (const auto& chunk : meta.chunks) prefixes_.push_back(chunk.score.prefix());
+    if (laid_down_ && laid_down_->prefixes.size() + meta.chunks.size() > entries_max_) laid_down_.reset();
+    if (!laid_down_) return {};
+    laid_down_->packs.push_back({place, static_cast<uint32_t>(meta.chunks.size())});
+    for (const ChunkEntry& chunk : meta.chunks) laid_down_->prefixes.push_back(chunk.score.prefix());
     return {};
-  }
-  void forget_appended() {
-    appended_ = {};
-    prefixes_ = {};
   }
 
   const SaveContext& context_;
@@ -321,10 +318,8 @@ class PackWriter {
   size_t key_ = 0;         ///< its class, or bundle, in encoders_
   std::deque<EncodingPack> encoding_;
   const size_t encoding_max_;
-  std::vector<Appended> appended_;
-  std::vector<uint64_t> prefixes_;  ///< of the scores of their chunks, which are many: the rest follows from the packs
   const size_t entries_max_;
-  bool entries_dropped_ = false;
+  std::optional<LaidDown> laid_down_{std::in_place};  ///< none: too much of it
 };
 
 /// Stores the chunks of a group's streams, which know then where theirs are. One thread.
@@ -349,7 +344,7 @@ class GroupSaver {
   /// What has become of them, after that: all but the tree and the arenas.
   GroupOutcome take_outcome() {
     known_.reset();  // entries take its room
-    outcome_.entries = writer_.take_entries();
+    outcome_.entries = writer_.entries();
     return std::move(outcome_);
   }
 

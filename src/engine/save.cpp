@@ -187,7 +187,7 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
     entries = std::move(outcome.entries);  // they may be many: of one group they are not copied
   } else {
     entries.insert(entries.end(), outcome.entries.begin(), outcome.entries.end());
-    outcome.entries = {};
+    outcome.entries = std::vector<ChunkIndexEntry>();  // `= {}` would keep the memory
   }
 }
 
