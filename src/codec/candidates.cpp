@@ -123,11 +123,25 @@ std::vector<CodecChain> fast_chains(ByteSpan raw, const ElementType& type) {
   return chains;
 }
 
+CodecChain record_chain(size_t bytes) {
+  const auto level = static_cast<int>(bytes);
+  return filtered({stage(CodecNumber::delta, level), stage(CodecNumber::shuffle, level)});
+}
+
+/// Of numbers that are said to be an array, but may be records of several.
+void add_record_chains(std::vector<CodecChain>& chains, ByteSpan raw, size_t number_bytes) {
+  const size_t record_bytes = find_record_bytes(raw);
+  if (record_bytes > number_bytes && record_bytes % number_bytes == 0) chains.push_back(record_chain(record_bytes));
+}
+
 std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
   std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
   if (type.bytes == 1 && looks_like_numbers_in_text(raw)) {
     chains.push_back(filtered({stage(CodecNumber::columns)}));
+    // Lines of one length.
+    if (const size_t line_bytes = find_record_bytes(raw); line_bytes > 1)
+      chains.push_back(filtered({filter(CodecNumber::shuffle, line_bytes)}));
     return chains;
   }
   if (type.kind == ElementKind::text) return chains;
@@ -137,9 +151,8 @@ std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Eff
   }
   const size_t record_bytes = type.bytes > 1 && type.bytes <= 512 ? type.bytes : find_record_bytes(raw);
   if (record_bytes > 1 && record_bytes != 4 && record_bytes != 8) {
-    const CodecChain::Stage shuffle = filter(CodecNumber::shuffle, record_bytes);
-    chains.push_back(filtered({shuffle}));
-    chains.push_back(filtered({filter(CodecNumber::delta, record_bytes), shuffle}));
+    chains.push_back(filtered({filter(CodecNumber::shuffle, record_bytes)}));
+    chains.push_back(record_chain(record_bytes));
   }
   if (effort == Effort::best) {
     chains.push_back(filtered({filter(CodecNumber::delta, 8), filter(CodecNumber::shuffle, 8)}));
@@ -299,7 +312,11 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
 
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort) {
   if (effort == Effort::fast) return fast_chains(raw, shape.type);
-  if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(raw, shape.type, effort);
+  if (is_machine_number(shape.type) && shape.type.bytes > 1) {
+    std::vector<CodecChain> chains = number_chains(raw, shape.type, effort);
+    if (may_be_records(shape)) add_record_chains(chains, raw, shape.type.bytes);
+    return chains;
+  }
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
   return opaque_chains(raw, shape.type, effort);
 }
@@ -316,6 +333,11 @@ std::span<const CodecChain> usual_chains(const ElementType& type) {
       measured(stage(CodecNumber::lorenzo)), filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)})};
   static const auto& bytes = *new std::vector<CodecChain>{filtered({})};
   return is_machine_number(type) && type.bytes > 1 ? numbers : bytes;
+}
+
+bool may_be_records(const PackShape& shape) {
+  return is_machine_number(shape.type) && shape.type.bytes > 1 &&
+         std::all_of(shape.runs.begin(), shape.runs.end(), [](const Run& run) { return run.dims.size() <= 1; });
 }
 
 bool ends_in(const CodecChain& chain, CodecNumber coder) {

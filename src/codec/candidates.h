@@ -56,6 +56,9 @@ std::vector<CodecChain> far_chains(const ElementType& type);
 std::span<const CodecChain> usual_chains(const ElementType& type);
 inline const CodecChain& default_chain(const ElementType& type) { return usual_chains(type).front(); }
 
+/// Whether its numbers have no dimensions that say that they are an array of more than one.
+bool may_be_records(const PackShape& shape);
+
 /// Whether `coder` is its last stage.
 bool ends_in(const CodecChain& chain, CodecNumber coder);
 /// `chain` with its last stage replaced by zstd or lzma at a level; magnitudes by a shuffle and that, as zstd and lzma

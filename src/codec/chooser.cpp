@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 
 #include "codec/deflated.h"
@@ -21,7 +22,7 @@ constexpr unsigned kPacksPerTrial = 16;
 /// And for so many sets, if the class has less in each.
 constexpr unsigned kSetsPerTrial = 4;
 /// Where bytes are taken for numbers, the next ones are like them, but a file has several variables.
-constexpr unsigned kPacksPerGuess = 2;
+constexpr unsigned kPacksPerGuess = 4;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
 constexpr double kDefaultSlack = 1.025;
 /// The same for bytes of unknown meaning, where the default knows nothing either.
@@ -29,6 +30,8 @@ constexpr double kDefaultSlackBytes = 1.02;
 /// With effort balanced, by how much any coder must make a pack smaller than magnitudes do, which take a third of the
 /// time.
 constexpr double kMagnitudesAdvantage = 1.01;
+/// So many kinds of numbers of a class are remembered.
+constexpr size_t kKindsKept = 8;
 /// Of a class whose bytes are no numbers, ever more packs are taken as they are before one is looked at again: one less
 /// than 2 to the power of this.
 constexpr unsigned kFutileGuessesMax = 4;
@@ -119,10 +122,10 @@ class AutomaticEncoder final : public Encoder {
   void begin_set() override {
     if (of_deflated_ != nullptr) of_deflated_->begin_set();
     const MutexLock lock(mutex_);
-    packs_without_guess_ = packs_without_deflated_ = 0;
+    packs_without_guess_ = packs_without_deflated_ = packs_without_search_ = 0;
     learned_in_vain_ = false;
-    if (!choice_) return;
-    if (choice_->candidate.chain.stages().empty() || --choice_->sets_left == 0) choice_.reset();
+    std::erase_if(choices_,
+                  [](Choice& each) { return each.candidate.chain.stages().empty() || --each.sets_left == 0; });
   }
 
  private:
@@ -189,6 +192,12 @@ class AutomaticEncoder final : public Encoder {
     unsigned sets_left = kSetsPerTrial;
   };
 
+  /// What encoded something, and how small.
+  struct Smallest {
+    Candidate candidate;
+    EncodedBytes encoded;
+  };
+
   static Result<EncodedBytes> store(ByteSpan raw, const PackShape& shape) { return encode_chain({}, raw, shape); }
 
   /// Encodes, and stores instead what gains too little.
@@ -252,28 +261,83 @@ class AutomaticEncoder final : public Encoder {
   Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
     VARVE_ASSIGN(std::optional<EncodedBytes> repeated, encode_if_repeated(raw, shape));
     if (repeated) return *std::move(repeated);
-    const std::optional<NumberGuess> guess = guess_of(raw, shape);
-    if (const std::optional<Candidate> choice = remembered(shape.type, guess))
-      return encode_if_worth(*choice, raw, shape);
+    const Learned learned = learned_of(raw, shape);
+    // What suits one region may seem to suit a pack of several.
+    if (learned.choice && (shape.type.numeric() || !has_regions_)) return encode_if_worth(*learned.choice, raw, shape);
+    VARVE_ASSIGN(Smallest whole, encode_by_trial(raw, shape, learned.guess));
+    VARVE_ASSIGN(std::optional<EncodedBytes> parts, in_smaller_regions(whole.encoded, raw, shape));
+    if (parts) return *std::move(parts);
+    remember(shape.type, whole.candidate);
+    return std::move(whole.encoded);
+  }
+
+  static Result<Smallest> encode_by_trial(ByteSpan raw, const PackShape& shape,
+                                          const std::optional<NumberGuess>& guess) {
     VARVE_ASSIGN(Candidate candidate, balanced_candidate(raw, shape, guess));
     VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(candidate, raw, shape));
     // Fields differ from place to place, and a sample may mislead: what it prefers to the default has to be better on
     // the whole pack, too.
-    if (shape.type.numeric() && (candidate.straight || candidate.chain.name() != default_chain(shape.type).name())) {
-      const auto cost = [](const Candidate& of, const EncodedBytes& as) {
-        const bool fast = recipe_is_store(as.recipe) || ends_in(of.chain, CodecNumber::magnitudes);
-        return static_cast<double>(size_of(as)) * (fast ? 1 : kMagnitudesAdvantage);
-      };
-      for (const CodecChain& usual : usual_chains(shape.type)) {
-        if (!candidate.straight && candidate.chain.name() == usual.name()) continue;
-        VARVE_ASSIGN(EncodedBytes usually, encode_if_worth({usual}, raw, shape));
-        if (cost({usual}, usually) >= cost(candidate, encoded)) continue;
-        encoded = std::move(usually);
-        candidate = {usual};
-      }
+    for (const Candidate& usual : usual_candidates(candidate, shape)) {
+      VARVE_ASSIGN(EncodedBytes usually, encode_if_worth(usual, raw, shape));
+      if (cost(usual, usually) >= cost(candidate, encoded)) continue;
+      encoded = std::move(usually);
+      candidate = usual;
     }
-    remember(shape.type, candidate);
-    return encoded;
+    return Smallest{std::move(candidate), std::move(encoded)};
+  }
+
+  /// Bytes of unknown meaning of which some are numbers of another kind than others: each part by itself, if that is
+  /// smaller.
+  Result<std::optional<EncodedBytes>> in_smaller_regions(const EncodedBytes& whole, ByteSpan raw,
+                                                         const PackShape& shape) {
+    using Maybe = std::optional<EncodedBytes>;
+    // What deflated streams held is a section itself, and has none.
+    const bool may_be = of_deflated_ != nullptr && shape.type == ElementType{} && !recipe_is_store(whole.recipe);
+    if (!may_be || seems_text(raw)) return Maybe();
+    const std::vector<Region> regions = find_regions(raw);
+    has_regions_ = regions.size() > 1;
+    if (!has_regions_) return Maybe();
+    std::vector<EncodedSection> sections;
+    ByteSpan left = raw;
+    for (const Region& region : regions) {
+      VARVE_ASSIGN(EncodedBytes encoded, encode_region(left.first(region.bytes), region));
+      sections.push_back({region.bytes, std::move(encoded)});
+      left = left.subspan(region.bytes);
+    }
+    EncodedBytes parts = joined(sections);
+    return size_of(parts) < size_of(whole) ? Maybe(std::move(parts)) : Maybe();
+  }
+  Result<EncodedBytes> encode_region(ByteSpan raw, const Region& region) {
+    const PackShape shape{.type = {}, .runs = {{raw.size(), {}, false}}};
+    std::optional<NumberGuess> guess;
+    if (region.type) guess = guess_again(raw, *region.type);
+    if (effort_ == Effort::best) return encode_by_finalists(raw, shape, guess);
+    if (const std::optional<Candidate> choice = remembered(shape.type, guess))
+      return encode_if_worth(*choice, raw, shape);
+    VARVE_ASSIGN(Smallest smallest, encode_by_trial(raw, shape, guess));
+    remember(shape.type, smallest.candidate);
+    return std::move(smallest.encoded);
+  }
+
+  /// How else numbers are encoded, or what was taken for numbers, if it is not by the default.
+  static std::vector<Candidate> usual_candidates(const Candidate& candidate, const PackShape& shape) {
+    std::vector<Candidate> usual;
+    const auto is_it = [&](const Candidate& other) {
+      return !candidate.straight && candidate.as == other.as && candidate.chain.name() == other.chain.name();
+    };
+    if (shape.type.numeric() && !is_it({default_chain(shape.type)})) {
+      for (const CodecChain& chain : usual_chains(shape.type)) usual.push_back({chain});
+    }
+    if (candidate.as && candidate.as->record == 1 && !is_it({default_chain(candidate.as->type), candidate.as})) {
+      for (const CodecChain& chain : usual_chains(candidate.as->type)) usual.push_back({chain, candidate.as});
+    }
+    std::erase_if(usual, is_it);
+    return usual;
+  }
+  /// The size, with what a slow coder must gain.
+  static double cost(const Candidate& candidate, const EncodedBytes& encoded) {
+    const bool fast = recipe_is_store(encoded.recipe) || ends_in(candidate.chain, CodecNumber::magnitudes);
+    return static_cast<double>(size_of(encoded)) * (fast ? 1 : kMagnitudesAdvantage);
   }
 
   /// By the fastest chain, bytes of unknown meaning of which that leaves next to nothing.
@@ -317,10 +381,6 @@ class AutomaticEncoder final : public Encoder {
     return std::move(smallest.encoded);
   }
 
-  struct Smallest {
-    Candidate candidate;
-    EncodedBytes encoded;
-  };
   /// The smallest of several, of which there is at least one.
   static Result<Smallest> encode_with_each(const std::vector<Candidate>& candidates, ByteSpan raw,
                                            const PackShape& shape) {
@@ -336,11 +396,11 @@ class AutomaticEncoder final : public Encoder {
   /// A sample does not show what repeats from far away: chains are tried on the whole pack.
   Result<EncodedBytes> encode_wide(ByteSpan raw, const PackShape& shape) {
     std::vector<Candidate> candidates;
-    const std::optional<NumberGuess> guess = guess_of(raw, shape);
-    if (const std::optional<Candidate> choice = remembered(shape.type, guess)) {
-      candidates = {*choice};
+    const Learned learned = learned_of(raw, shape);
+    if (learned.choice) {
+      candidates = {*learned.choice};
     } else {
-      VARVE_ASSIGN(candidates.emplace_back(), balanced_candidate(raw, shape, guess));
+      VARVE_ASSIGN(candidates.emplace_back(), balanced_candidate(raw, shape, learned.guess));
       for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
     }
     VARVE_ASSIGN(Smallest smallest, encode_with_each(candidates, raw, shape));
@@ -349,38 +409,78 @@ class AutomaticEncoder final : public Encoder {
     return encode_thoroughly(smallest, raw, shape);
   }
 
-  /// What bytes of unknown meaning seem to be.
+  /// What is known of a class when its next pack comes: a choice, or else what the pack seems to be.
+  struct Learned {
+    std::optional<Candidate> choice;
+    std::optional<NumberGuess> guess;
+  };
+  Learned learned_of(ByteSpan raw, const PackShape& shape) {
+    Learned learned;
+    // Numbers stay the same over a class, other bytes may be something else in each pack.
+    if (!shape.type.numeric()) learned.guess = guess_of(raw, shape);
+    learned.choice = remembered(shape.type, learned.guess);
+    // But for what is not told of them.
+    if (learned.choice && learned.choice->as && !fits(raw, *learned.choice->as)) learned.choice.reset();
+    if (!learned.choice && shape.type.numeric()) learned.guess = guess_of(raw, shape);
+    return learned;
+  }
+
+  /// What bytes of unknown meaning seem to be; or numbers without dimensions, which may be records or rows.
   std::optional<NumberGuess> guess_of(ByteSpan raw, const PackShape& shape) {
-    if (shape.type.numeric() || shape.type.kind == ElementKind::text || seems_text(raw)) return std::nullopt;
-    std::optional<NumberGuess> last;
+    if (shape.type.numeric() ? !may_be_records(shape) : shape.type.kind == ElementKind::text || seems_text(raw))
+      return std::nullopt;
     {
       const MutexLock lock(mutex_);
       if (packs_without_guess_ > 0) {
         --packs_without_guess_;
         return std::nullopt;
       }
-      last = guess_;
     }
-    std::optional<NumberGuess> guess = guess_numbers(raw, last);
+    std::optional<NumberGuess> guess = guess_again(raw, shape.type);
+    // What is known of them.
+    if (guess && shape.type.numeric() && guess->record == 1 && guess->phase == 0 && guess->dims.empty()) guess.reset();
     const MutexLock lock(mutex_);
-    guess_ = guess;
     futile_guesses_ = guess ? 0 : std::min(futile_guesses_ + 1, kFutileGuessesMax);
     packs_without_guess_ = (1U << futile_guesses_) - 1;
     return guess;
+  }
+  /// One of the last guesses, if it fits. Of numbers, if that is known, of this type.
+  std::optional<NumberGuess> guess_again(ByteSpan raw, const ElementType& type) {
+    std::vector<NumberGuess> known;
+    {
+      const MutexLock lock(mutex_);
+      known = guesses_;
+    }
+    std::optional<NumberGuess> guess = guess_numbers(raw, known, type);
+    const MutexLock lock(mutex_);
+    if (guess) keep_newest(guesses_, *guess, [&](const NumberGuess& other) { return other == *guess; });
+    return guess;
+  }
+  /// Puts `newest` in the place of the one that `is_same`, behind the others, of which there are not many.
+  template <class T, class IsSame>
+  static void keep_newest(std::vector<T>& all, T newest, const IsSame& is_same) {
+    std::erase_if(all, is_same);
+    if (all.size() == kKindsKept) all.erase(all.begin());
+    all.push_back(std::move(newest));
   }
 
   /// Of bytes that are taken for numbers, if `guess` is what they were taken for before.
   std::optional<Candidate> remembered(const ElementType& type, const std::optional<NumberGuess>& guess = {}) {
     const MutexLock lock(mutex_);
-    if (!choice_ || choice_->packs_left == 0 || choice_->type != type || choice_->candidate.as != guess)
-      return std::nullopt;
-    --choice_->packs_left;
-    return choice_->candidate;
+    const auto choice = std::find_if(choices_.begin(), choices_.end(), [&](const Choice& each) {
+      return each.packs_left > 0 && each.type == type && (type.numeric() || each.candidate.as == guess);
+    });
+    if (choice == choices_.end()) return std::nullopt;
+    --choice->packs_left;
+    return choice->candidate;
   }
   void remember(const ElementType& type, const Candidate& candidate) {
     const MutexLock lock(mutex_);
     const unsigned packs = type.numeric() ? kPacksPerTrial : candidate.as ? kPacksPerGuess : 1;
-    choice_ = Choice{type, candidate, packs - 1};
+    const auto is_same = [&](const Choice& other) {
+      return other.type == type && (type.numeric() || other.candidate.as == candidate.as);
+    };
+    keep_newest(choices_, Choice{type, candidate, packs - 1}, is_same);
   }
 
   static bool learns_as_it_codes(const Candidate& candidate) { return ends_in(candidate.chain, CodecNumber::fpzip); }
@@ -405,7 +505,14 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, guess_of(raw, shape)));
+    VARVE_ASSIGN(EncodedBytes whole, encode_by_finalists(raw, shape, guess_of(raw, shape)));
+    VARVE_ASSIGN(std::optional<EncodedBytes> parts, in_smaller_regions(whole, raw, shape));
+    return parts ? *std::move(parts) : std::move(whole);
+  }
+
+  Result<EncodedBytes> encode_by_finalists(ByteSpan raw, const PackShape& shape,
+                                           const std::optional<NumberGuess>& guess) {
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, guess));
     double learner_slack = kLearnerSlack;
     {
       const MutexLock lock(mutex_);
@@ -429,8 +536,12 @@ class AutomaticEncoder final : public Encoder {
 
   /// Whether the coder that finds the shortest matches, and learns what is where in a number, may find more than
   /// filters leave of it: where much comes again, or where nothing was predicted and a sample gains by it.
-  static Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
+  Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
     const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
+    const auto predicts = [](const CodecChain::Stage& each) {
+      const CodecNumber number = each.codec->number();
+      return number == CodecNumber::lorenzo || number == CodecNumber::across || number == CodecNumber::columns;
+    };
     const auto is_text = [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::columns; };
     // What was laid together for what it predicts is no wider for what it repeats.
     if (raw.size() > kWidePackBytesMin && shape.parts.empty()) return true;
@@ -438,16 +549,28 @@ class AutomaticEncoder final : public Encoder {
     Repeats repeats(shape.type.bytes, kShortWindowBytes, raw.size());
     repeats.add(raw);
     if (repeats.share() >= kSearchedShare) return true;
-    if (stages.size() > 2 || stages.back().codec->number() != CodecNumber::zstd) return false;
+    if (std::any_of(stages.begin(), stages.end(), predicts) || !ends_in(candidate.chain, CodecNumber::zstd))
+      return false;
+    {
+      const MutexLock lock(mutex_);
+      if (packs_without_search_ > 0) {
+        --packs_without_search_;
+        return false;
+      }
+    }
     const PackSample sample = sample_of(raw, shape, kSearchedSampleBytes);
     VARVE_ASSIGN(const EncodedBytes usual, encode_candidate(candidate, sample.bytes, sample.shape));
     VARVE_ASSIGN(const EncodedBytes searched,
                  encode_chain(CodecChain({stage(CodecNumber::lzma)}), sample.bytes, sample.shape));
-    return static_cast<double>(size_of(searched)) < kSearchedGain * static_cast<double>(size_of(usual));
+    const bool gains = static_cast<double>(size_of(searched)) < kSearchedGain * static_cast<double>(size_of(usual));
+    const MutexLock lock(mutex_);
+    futile_searches_ = gains ? 0 : std::min(futile_searches_ + 1, kFutileGuessesMax);
+    packs_without_search_ = (1U << futile_searches_) - 1;
+    return gains;
   }
 
   /// Tries a slower coder after the filters of the smallest where it may gain, and returns what is smaller then.
-  static Result<EncodedBytes> encode_thoroughly(Smallest& smallest, ByteSpan raw, const PackShape& shape) {
+  Result<EncodedBytes> encode_thoroughly(Smallest& smallest, ByteSpan raw, const PackShape& shape) {
     VARVE_ASSIGN(const bool searched_for, worth_searching(smallest.candidate, raw, shape));
     if (searched_for) {
       VARVE_ASSIGN(EncodedBytes searched, encode_chain(CodecChain({stage(CodecNumber::lzma)}), raw, shape));
@@ -475,11 +598,14 @@ class AutomaticEncoder final : public Encoder {
   const Effort effort_;
   std::unique_ptr<AutomaticEncoder> of_deflated_;  ///< for what deflated streams hold; null: they stay as they are
   Mutex mutex_;
-  std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);
-  std::optional<NumberGuess> guess_ VARVE_GUARDED_BY(mutex_);
+  /// Of numbers of different kinds in one class, which are found in bytes of unknown meaning alone.
+  std::vector<Choice> choices_ VARVE_GUARDED_BY(mutex_);
+  std::vector<NumberGuess> guesses_ VARVE_GUARDED_BY(mutex_);  ///< the newest last
+  std::atomic<bool> has_regions_{false};                       ///< the last pack that was looked at for them
   bool learned_in_vain_ VARVE_GUARDED_BY(mutex_) = false;      ///< a chain that learns as it codes, the last time
   unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
   unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
+  unsigned futile_searches_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_search_ VARVE_GUARDED_BY(mutex_) = 0;
   unsigned futile_deflated_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_deflated_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 

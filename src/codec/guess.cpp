@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 #include <type_traits>
 
 #include "codec/kernels.h"
@@ -30,8 +32,12 @@ constexpr double kSimplerType = 0.85, kSimplerRows = 0.97;
 constexpr double kFits = 1.1;
 /// Of a row, so many numbers are compared with those so far before them, for all lengths of rows.
 constexpr size_t kRowProbes = 48;
-constexpr size_t kRowsTried = 6;
+constexpr size_t kRowsTried = 24, kRowsVerified = 5;
 constexpr uint64_t kRowMin = 4;
+/// Regions are found by pieces of this length, of which one more kind has to gain so much of the bits of one, and begin
+/// at such steps.
+constexpr uint64_t kRegionBytesMin = kSectionBytesMin, kChangeStepBytes = 2_KiB;
+constexpr double kChangeCost = 0.1;
 
 /// The numbers of a format in some bytes, in the order of their values, one after the other from `phase` on.
 struct Numbers {
@@ -71,17 +77,27 @@ int bits_of(int64_t difference) {
   return std::bit_width(difference < 0 ? ~value : value) + (difference == 0 ? 0 : 1);
 }
 
-/// What is left of number `at` when those before it at all sums of the distances have predicted it (Lorenzo).
-int64_t left_of(const Numbers& numbers, size_t at, const std::vector<uint64_t>& distances) {
-  uint64_t sum = 0;
-  for (size_t corner = 0; corner < size_t{1} << distances.size(); ++corner) {
-    size_t from = at;
-    for (size_t i = 0; i < distances.size(); ++i) from -= (corner >> i & 1) != 0 ? distances[i] : 0;
-    const auto value = static_cast<uint64_t>(numbers[from]);
-    sum += std::popcount(corner) % 2 == 0 ? value : 0 - value;
+/// Predicts a number from those before it at all sums of some distances (Lorenzo).
+class Prediction {
+ public:
+  explicit Prediction(const std::vector<uint64_t>& distances) {
+    for (size_t corner = 0; corner < size_t{1} << distances.size(); ++corner) {
+      uint64_t before = 0;
+      for (size_t i = 0; i < distances.size(); ++i) before += (corner >> i & 1) != 0 ? distances[i] : 0;
+      (std::popcount(corner) % 2 == 0 ? added_ : subtracted_).push_back(before);
+    }
   }
-  return wrapped(sum, numbers.format.bytes);
-}
+  /// What it leaves of number `at`.
+  int64_t left_of(const Numbers& numbers, size_t at) const {
+    uint64_t sum = 0;
+    for (const uint64_t before : added_) sum += static_cast<uint64_t>(numbers[at - before]);
+    for (const uint64_t before : subtracted_) sum -= static_cast<uint64_t>(numbers[at - before]);
+    return wrapped(sum, numbers.format.bytes);
+  }
+
+ private:
+  std::vector<uint64_t> added_, subtracted_;
+};
 
 /// Some places of numbers, from `first` on. Not at a regular distance, which might be that of records.
 class Places {
@@ -111,22 +127,43 @@ double share_of_bits(uint64_t bits, size_t numbers, uint32_t number_bytes, size_
   return static_cast<double>(bits) / static_cast<double>(numbers * (8 * number_bytes - 1));
 }
 
-/// The share that predictions from these distances leave. Numbers that are like the one before, which any coder finds,
-/// do not count.
-double cost_of(const Numbers& numbers, const std::vector<uint64_t>& distances, size_t places) {
-  uint64_t reach = 0;
-  for (const uint64_t distance : distances) reach += distance;
-  if (numbers.count < reach + 2 * places) return 1;
+uint64_t reach_of(const std::vector<uint64_t>& distances) {
+  return std::accumulate(distances.begin(), distances.end(), uint64_t{0});
+}
+
+/// The share that predictions from these distances leave, at places from `first` on. Numbers that are like the one
+/// before, which any coder finds, do not count.
+double cost_from(size_t first, const Numbers& numbers, const std::vector<uint64_t>& distances, size_t places) {
+  if (numbers.count < first + 2 * places) return 1;
+  const Prediction prediction(distances);
   uint64_t bits = 0, counted = 0;
-  Places(numbers, reach + 1, places).for_each([&](size_t at) {
+  Places(numbers, first + 1, places).for_each([&](size_t at) {
     if (numbers[at] == numbers[at - 1]) return;
-    bits += static_cast<uint64_t>(bits_of(left_of(numbers, at, distances)));
+    bits += static_cast<uint64_t>(bits_of(prediction.left_of(numbers, at)));
     ++counted;
   });
   return share_of_bits(bits, counted, numbers.format.bytes, places);
 }
 
-/// The same of each distance up to kRecordMax, by itself.
+/// The same, from the first number on that has all before it that predict it.
+double cost_of(const Numbers& numbers, const std::vector<uint64_t>& distances, size_t places) {
+  return cost_from(reach_of(distances), numbers, distances, places);
+}
+
+/// What all numbers take with one more distance, to what they take without. Measured at the same places, as numbers may
+/// be smoother there than before those that it predicts.
+double gain_of(const Numbers& numbers, std::vector<uint64_t> distances, uint64_t more, size_t places) {
+  const size_t first = reach_of(distances) + more;
+  const double without = cost_from(first, numbers, distances, places);
+  distances.push_back(more);
+  const uint64_t wholes = numbers.count / more;  // rows, or planes; what is left at the end is not predicted by them
+  if (without == 0 || wholes < 2) return 1;
+  const double with = cost_from(first, numbers, distances, places);
+  const double share = static_cast<double>((wholes - 1) * more) / static_cast<double>(numbers.count);
+  return 1 - share * (1 - with / without);
+}
+
+/// What cost_of() is of each distance up to kRecordMax, by itself.
 template <class T>
 std::array<double, kRecordMax + 1> costs_of_records(const Numbers& numbers) {
   std::array<double, kRecordMax + 1> costs;
@@ -158,27 +195,34 @@ std::vector<uint64_t> distances_of(const NumberGuess& guess) {
 
 Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) { return {raw, number_format(guess.type), guess.phase}; }
 
-/// The type, and how far before a number the one is that it is like.
-NumberGuess guess_type(ByteSpan raw) {
-  NumberGuess best;
+std::vector<ElementType> likely_types() {
+  std::vector<ElementType> types;
   for (const uint32_t bytes : {8u, 4u, 2u}) {
     for (const ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
-      for (const ElementKind kind : {ElementKind::floating, ElementKind::signed_integer}) {
-        for (uint32_t phase = 0; phase < bytes; ++phase) {
-          NumberGuess guess{.type = {kind, order, bytes}, .phase = phase, .dims = {}};
-          const Numbers numbers = numbers_of(guess, raw);
-          const auto costs = bytes == 8   ? costs_of_records<uint64_t>(numbers)
-                             : bytes == 4 ? costs_of_records<uint32_t>(numbers)
-                                          : costs_of_records<uint16_t>(numbers);
-          for (guess.record = 1; guess.record <= kRecordMax; ++guess.record) {
-            guess.cost = costs[guess.record];
-            const bool as_simple = guess.type.bytes == best.type.bytes && guess.record <= best.record;
-            const double limit = (as_simple ? 1 : kSimplerType) * best.cost;
-            if (guess.cost >= limit) continue;
-            guess.cost = cost_of(numbers, {guess.record}, kPlacesToVerify);
-            if (guess.cost < limit) best = guess;
-          }
-        }
+      for (const ElementKind kind : {ElementKind::floating, ElementKind::signed_integer})
+        types.push_back({kind, order, bytes});
+    }
+  }
+  return types;
+}
+
+/// Which of the types, and how far before a number the one is that it is like.
+NumberGuess guess_type(ByteSpan raw, const std::vector<ElementType>& types) {
+  NumberGuess best;
+  for (const ElementType& type : types) {
+    for (uint32_t phase = 0; phase < type.bytes; ++phase) {
+      NumberGuess guess{.type = type, .phase = phase, .dims = {}};
+      const Numbers numbers = numbers_of(guess, raw);
+      const auto costs = type.bytes == 8   ? costs_of_records<uint64_t>(numbers)
+                         : type.bytes == 4 ? costs_of_records<uint32_t>(numbers)
+                                           : costs_of_records<uint16_t>(numbers);
+      for (guess.record = 1; guess.record <= kRecordMax; ++guess.record) {
+        guess.cost = costs[guess.record];
+        const bool as_simple = guess.type.bytes == best.type.bytes && guess.record <= best.record;
+        const double limit = (as_simple ? 1 : kSimplerType) * best.cost;
+        if (guess.cost >= limit) continue;
+        guess.cost = cost_of(numbers, {guess.record}, kPlacesToVerify);
+        if (guess.cost < limit) best = guess;
       }
     }
   }
@@ -194,53 +238,182 @@ std::vector<uint64_t> likely_rows(const Numbers& numbers) {
     const uint64_t difference = static_cast<uint64_t>(numbers[i]) - static_cast<uint64_t>(numbers[i - 1]);
     steps[i] = static_cast<float>(wrapped(difference, numbers.format.bytes));
   }
-  std::vector<uint32_t> better(row_max + 1);
+  std::vector<uint32_t> better(row_max + 1);  // the more, the closer they are
   const size_t gap = (numbers.count - row_max - 1) / kRowProbes;
   for (size_t probe = 0; probe < kRowProbes; ++probe) {
     const size_t at = row_max + probe * gap;
     const float step = steps[at];
-    const float limit = std::abs(step) / 2;
+    const float near = std::abs(step) / 2, nearer = near / 4, nearest = nearer / 4;
     const float* const before = &steps[at - row_max];
-    for (size_t row = 0; row < row_max; ++row) better[row] += std::abs(step - before[row]) < limit ? 1 : 0;
+    for (size_t row = 0; row < row_max; ++row) {
+      const float off = std::abs(step - before[row]);
+      better[row] += uint32_t{off < near} + uint32_t{off < nearer} + uint32_t{off < nearest};
+    }
   }
   // better[i] is of rows of row_max - i.
   std::vector<uint64_t> rows;
   for (uint64_t row = kRowMin; row <= row_max; ++row) {
     if (better[row_max - row] > kRowProbes / 4) rows.push_back(row);
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](uint64_t a, uint64_t b) { return better[row_max - a] > better[row_max - b]; });
-  rows.resize(std::min(rows.size(), kRowsTried));
+  const auto likelier = [&](uint64_t a, uint64_t b) {
+    return std::tuple(better[row_max - b], a) < std::tuple(better[row_max - a], b);
+  };
+  const size_t tried = std::min(rows.size(), kRowsTried);
+  std::partial_sort(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(tried), rows.end(), likelier);
+  rows.resize(tried);
   return rows;
 }
+
+/// What rows of this length gain, and what they gain if straight lines across them are taken, too: these show which the
+/// rows are.
+struct RowGain {
+  RowGain(const Numbers& numbers, uint64_t length, size_t places)
+      : row(length),
+        gain(gain_of(numbers, {1}, row, places)),
+        with_straight(gain * std::min(gain_of(numbers, {1, row}, 2 * row, places), 1.0)) {}
+  bool operator<(const RowGain& other) const { return with_straight < other.with_straight; }
+
+  uint64_t row;
+  double gain, with_straight;
+};
 
 /// Finds rows, and planes of rows.
 void guess_dims(ByteSpan raw, NumberGuess& guess) {
   const Numbers numbers = numbers_of(guess, raw);
-  const double cost_before = cost_of(numbers, {1}, kPlacesToVerify);
+  std::vector<RowGain> by_few;
+  for (const uint64_t row : likely_rows(numbers)) by_few.emplace_back(numbers, row, kPlaces);
+  std::stable_sort(by_few.begin(), by_few.end());
   uint64_t best_row = 0;
-  double best_cost = kSimplerRows * cost_before;
-  for (const uint64_t row : likely_rows(numbers)) {
-    const double cost = cost_of(numbers, {1, row}, kPlacesToVerify);
-    if (cost >= best_cost) continue;
-    best_cost = cost;
-    best_row = row;
+  double row_gain = 1, best_gain = kSimplerRows;
+  for (size_t i = 0; i < std::min(by_few.size(), kRowsVerified); ++i) {
+    const RowGain verified(numbers, by_few[i].row, kPlacesToVerify);
+    if (verified.with_straight >= best_gain) continue;
+    best_gain = verified.with_straight;
+    row_gain = verified.gain;
+    best_row = verified.row;
   }
   if (best_row == 0) return;
   guess.dims = {best_row, numbers.count / best_row + 1};
-  guess.cost = best_cost;
-  double best_plane_cost = kSimplerRows * best_cost;
+  double plane_gain = kSimplerRows;
   for (uint64_t rows = 2; rows <= std::min(numbers.count / 2 / best_row, kRowsMax); ++rows) {
-    const std::vector<uint64_t> distances = {1, best_row, rows * best_row};
-    if (cost_of(numbers, distances, kPlaces / 4) >= best_plane_cost) continue;
-    const double cost = cost_of(numbers, distances, kPlacesToVerify);
-    if (cost >= best_plane_cost) continue;
-    best_plane_cost = cost;
+    const auto gain_at = [&](size_t places) { return gain_of(numbers, {1, best_row}, rows * best_row, places); };
+    // A few places tell; but of straight planes, which gain little, all.
+    if (rows > 2 && gain_at(kPlaces / 4) >= plane_gain) continue;
+    const double gain = gain_at(kPlacesToVerify);
+    if (gain >= plane_gain) continue;
+    plane_gain = gain;
     guess.dims = {best_row, rows, numbers.count / best_row / rows + 1};
-    guess.cost = cost;
+  }
+  guess.cost = row_gain * cost_of(numbers, {1}, kPlacesToVerify) * (guess.dims.size() > 2 ? plane_gain : 1);
+}
+
+/// What a piece of bytes would cost as numbers of one kind, or as none.
+using KindCosts = std::vector<double>;
+
+ByteSpan looked_at(ByteSpan raw) {
+  const size_t skipped = raw.size() > kRawBytesMax ? (raw.size() - kRawBytesMax) / 2 / 8 * 8 : 0;
+  return raw.subspan(skipped, std::min(raw.size(), kRawBytesMax));
+}
+
+/// The kinds of numbers that there may be: each type, from each byte on.
+std::vector<NumberGuess> kinds_of_numbers() {
+  std::vector<NumberGuess> kinds;
+  for (const ElementType& type : likely_types()) {
+    for (uint32_t phase = 0; phase < type.bytes; ++phase) kinds.push_back({.type = type, .phase = phase, .dims = {}});
+  }
+  return kinds;
+}
+
+/// What differences of neighbours leave: cost_of() of the distance 1, for short pieces and many kinds.
+template <class T>
+double cost_of_neighbours(const Numbers& numbers) {
+  uint64_t bits = 0, counted = 0;
+  Places(numbers, 1, kPlaces).for_each([&](size_t at) {
+    const T value = static_cast<T>(numbers.number<T>(at)), before = static_cast<T>(numbers.number<T>(at - 1));
+    if (value == before) return;
+    bits += static_cast<uint64_t>(bits_of(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before))));
+    ++counted;
+  });
+  return std::min(share_of_bits(bits, counted, sizeof(T), kPlaces), 1.0);
+}
+double cost_of_kind(ByteSpan piece, const NumberGuess& kind) {
+  const Numbers numbers = numbers_of(kind, piece);
+  switch (kind.type.bytes) {
+    case 8: return cost_of_neighbours<uint64_t>(numbers);
+    case 4: return cost_of_neighbours<uint32_t>(numbers);
+    default: return cost_of_neighbours<uint16_t>(numbers);
   }
 }
+
+/// The kind of each piece, such that all of them cost least and it seldom changes. The last kind is that of none.
+std::vector<size_t> cheapest_kinds(const std::vector<KindCosts>& pieces) {
+  const size_t kinds = pieces.front().size();
+  KindCosts least(kinds, 0);
+  std::vector<std::vector<size_t>> before;  // of each piece and kind, the kind of the piece before it
+  for (const KindCosts& costs : pieces) {
+    const size_t cheapest = static_cast<size_t>(std::min_element(least.begin(), least.end()) - least.begin());
+    const double changed = least[cheapest] + kChangeCost;
+    std::vector<size_t>& from = before.emplace_back(kinds);
+    for (size_t kind = 0; kind < kinds; ++kind) {
+      from[kind] = least[kind] <= changed ? kind : cheapest;
+      least[kind] = std::min(least[kind], changed) + costs[kind];
+    }
+  }
+  std::vector<size_t> chosen(pieces.size());
+  size_t kind = static_cast<size_t>(std::min_element(least.begin(), least.end()) - least.begin());
+  for (size_t i = pieces.size(); i-- > 0; kind = before[i][kind]) chosen[i] = kind;
+  return chosen;
+}
+
+/// Where one kind becomes another, between `begin` and `end`: what of it is before costs least as the first.
+uint64_t change_between(ByteSpan raw, uint64_t begin, uint64_t end, const NumberGuess* first,
+                        const NumberGuess* second) {
+  const auto cost = [&](uint64_t at, const NumberGuess* kind) {
+    return kind == nullptr ? kCostMax : cost_of_kind(raw.subspan(at, kChangeStepBytes), *kind);
+  };
+  double sum = 0, least = 0;
+  uint64_t change = begin;
+  for (uint64_t at = begin; at + kChangeStepBytes <= end; at += kChangeStepBytes) {
+    sum += cost(at, first) - cost(at, second);
+    if (sum >= least) continue;
+    least = sum;
+    change = at + kChangeStepBytes;
+  }
+  return change;
+}
 }  // namespace
+
+std::vector<Region> find_regions(ByteSpan raw) {
+  const size_t count = raw.size() / kRegionBytesMin;
+  if (count < 2) return {{raw.size(), {}}};
+  static const auto& kinds = *new std::vector<NumberGuess>(kinds_of_numbers());
+  std::vector<KindCosts> costs;
+  for (size_t i = 0; i < count; ++i) {
+    KindCosts& of_piece = costs.emplace_back();
+    const ByteSpan piece = raw.subspan(i * kRegionBytesMin, kRegionBytesMin);
+    for (const NumberGuess& kind : kinds) of_piece.push_back(cost_of_kind(piece, kind));
+    of_piece.push_back(kCostMax);
+  }
+  const std::vector<size_t> chosen = cheapest_kinds(costs);
+  const auto kind_of = [&](size_t piece) { return chosen[piece] < kinds.size() ? &kinds[chosen[piece]] : nullptr; };
+  const auto type_of = [&](size_t piece) {
+    const NumberGuess* const kind = kind_of(piece);
+    return kind == nullptr ? std::nullopt : std::optional(kind->type);
+  };
+  std::vector<Region> regions;
+  uint64_t begin = 0;
+  for (size_t i = 1; i < count; ++i) {
+    if (chosen[i] == chosen[i - 1]) continue;
+    const uint64_t around = i * kRegionBytesMin;
+    const uint64_t change =
+        change_between(raw, around - kRegionBytesMin, around + kRegionBytesMin, kind_of(i - 1), kind_of(i));
+    if (change < begin + kRegionBytesMin || change == raw.size()) continue;
+    regions.push_back({change - begin, type_of(i - 1)});
+    begin = change;
+  }
+  regions.push_back({raw.size() - begin, type_of(count - 1)});
+  return regions;
+}
 
 PackShape NumberGuess::shape_of(uint64_t raw_bytes) const {
   const uint64_t elements = raw_bytes / type.bytes;
@@ -262,18 +435,31 @@ double cost_as(ByteSpan raw, const NumberGuess& guess) {
   return cost_of(numbers_of(guess, raw), distances_of(guess), kPlacesToVerify);
 }
 
-std::optional<NumberGuess> guess_numbers(ByteSpan raw, const std::optional<NumberGuess>& last) {
+bool fits(ByteSpan raw, const NumberGuess& guess) { return cost_as(looked_at(raw), guess) <= kFits * guess.cost; }
+
+std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGuess> known, const ElementType& type) {
   if (raw.size() < kRawBytesMin) return std::nullopt;
-  const size_t skipped = raw.size() > kRawBytesMax ? (raw.size() - kRawBytesMax) / 2 / 8 * 8 : 0;
-  raw = raw.subspan(skipped, std::min(raw.size(), kRawBytesMax));
-  if (last && cost_as(raw, *last) <= kFits * last->cost) return last;
-  NumberGuess guess = guess_type(raw);
+  raw = looked_at(raw);
+  const NumberGuess* fitting = nullptr;
+  double least = 1;
+  for (const NumberGuess& guess : known) {
+    const double cost = cost_as(raw, guess);
+    if ((type.numeric() && guess.type != type) || cost > kFits * guess.cost || cost >= least) continue;
+    fitting = &guess;
+    least = cost;
+  }
+  if (fitting != nullptr) return *fitting;
+  NumberGuess guess = guess_type(raw, type.numeric() ? std::vector{type} : likely_types());
   if (guess.cost > kCostMax) return std::nullopt;
   NumberGuess of_rows = guess;
   of_rows.record = 1;
   guess_dims(raw, of_rows);
   const double limit = (guess.record > 1 ? kSimplerType : 1) * guess.cost;
-  return of_rows.dims.empty() || of_rows.cost > limit ? guess : of_rows;
+  if (!of_rows.dims.empty() && of_rows.cost <= limit) {
+    of_rows.cost = cost_as(raw, of_rows);
+    return of_rows;
+  }
+  return guess;
 }
 
 }  // namespace varve

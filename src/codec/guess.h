@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "codec/codec.h"
@@ -21,11 +22,25 @@ struct NumberGuess {
   bool operator==(const NumberGuess&) const = default;
 };
 
+/// A part of bytes of unknown meaning that is of one kind.
+struct Region {
+  uint64_t bytes = 0;
+  std::optional<ElementType> type;  ///< of the numbers that it seems to be
+};
+/// Where numbers of one kind end and others begin, or other bytes: regions of 64 KiB at least, but for the last, which
+/// cover all of `raw`. One: it is all alike, or too short. Takes a quarter of a millisecond for a megabyte.
+std::vector<Region> find_regions(ByteSpan raw);
+
 /// What predictions by such a guess leave of the bits of these numbers: NumberGuess::cost.
 double cost_as(ByteSpan raw, const NumberGuess& guess);
 
-/// The most likely guess; none: nothing predicts them. `last`, of bytes like these, is kept if it fits as well here,
-/// which takes microseconds; all else takes a millisecond or two for a megabyte.
-std::optional<NumberGuess> guess_numbers(ByteSpan raw, const std::optional<NumberGuess>& last);
+/// Whether the guess, of bytes like these, leaves about as little of these. Takes microseconds.
+bool fits(ByteSpan raw, const NumberGuess& guess);
+
+/// The most likely guess; none: nothing predicts them. One of those that are `known` from bytes like these is kept if
+/// it fits as well here, which takes microseconds; all else takes a millisecond or two for a megabyte. `type`: of the
+/// numbers, if that is known; then only where they begin, records and rows are guessed.
+std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGuess> known,
+                                         const ElementType& type = {});
 
 }  // namespace varve

@@ -144,6 +144,7 @@ class Describer {
     const ElementType type = storage_type(variable);
     if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
     const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
+    stream.encoded = variable.encoded;
     if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
     std::erase(stream.dims, uint64_t{1});
   }

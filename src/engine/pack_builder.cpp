@@ -98,8 +98,9 @@ bool begins_compressed(ByteSpan bytes) {
                                      "BZh",
                                      "MATLAB 5.0 MAT"};
   if (std::any_of(std::begin(magics), std::end(magics), begins)) return true;
-  // RFC 1950: deflate with a window of 32 KiB, and a check.
-  return bytes.size() >= 2 && bytes[0] == std::byte{0x78} &&
+  // RFC 1950: deflate with a window of 32 KiB at most, and a check.
+  constexpr std::byte method{8}, method_bits{0xf};
+  return bytes.size() >= 2 && (bytes[0] & method_bits) == method && bytes[0] <= std::byte{0x78} &&
          (static_cast<unsigned>(bytes[0]) << 8 | static_cast<unsigned>(bytes[1])) % 31 == 0;
 }
 
@@ -122,7 +123,7 @@ bool is_noise(ByteSpan cell) {
 size_t BatchReader::next_cut(ByteSpan bytes) {
   const uint64_t remaining = item_->end - item_->begin;
   if (cells_) {
-    if (item_->begin == 0) is_compressed_[item_->stream] = begins_compressed(bytes);
+    if (item_->begin == 0) is_compressed_[item_->stream] = streams_[item_->stream].encoded || begins_compressed(bytes);
     const bool is_cell = is_compressed_[item_->stream] && item_->begin % kCompressedChunkBytes == 0 &&
                          remaining >= kCompressedChunkBytes;
     if (is_cell && is_noise(bytes.first(kCompressedChunkBytes))) return kCompressedChunkBytes;

@@ -33,6 +33,7 @@ struct Stream {
   uint32_t class_id = 0;
   std::optional<uint32_t> laid_with{};  ///< another class, in whose packs it is
   bool moves = false;                   ///< its chunks are cut by their content, as it may come again at other places
+  bool encoded = false;                 ///< by the file's format, which may have compressed it
   bool joins = false;                   ///< it is short, and goes whole into one chunk with others of its class
   int64_t rank = -1;
   uint64_t bytes = 0;
