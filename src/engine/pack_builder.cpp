@@ -104,9 +104,12 @@ bool begins_compressed(ByteSpan bytes) {
          (static_cast<unsigned>(bytes[0]) << 8 | static_cast<unsigned>(bytes[1])) % 31 == 0;
 }
 
-/// Whether some samples of the bytes have all values about as often as the others: the sum of the counts' squares
-/// exceeds what chance gives by no more than a tenth of it.
-bool is_noise(ByteSpan cell) {
+/// By how much of it the sum of the squared counts of noise's values exceeds what chance gives: of what a compressor
+/// begins, and of what a file's format has encoded, for some codecs (lz4, lzf) leave more.
+constexpr double kNoiseExcess = 0.1, kEncodedExcess = 1;
+
+/// Whether some samples of the bytes have all values about as often as the others.
+bool is_noise(ByteSpan cell, double excess) {
   constexpr size_t samples = 8, sample_bytes = 512, all = samples * sample_bytes;
   std::array<uint32_t, 256> counts{};
   for (size_t i = 0; i < samples; ++i) {
@@ -115,8 +118,8 @@ bool is_noise(ByteSpan cell) {
   }
   uint64_t squares = 0;
   for (const uint64_t count : counts) squares += count * count;
-  constexpr uint64_t by_chance = all + all * (all - 1) / 256;
-  return squares <= by_chance + by_chance / 10;
+  constexpr double by_chance = all + all * (all - 1) / 256.0;
+  return static_cast<double>(squares) <= by_chance * (1 + excess);
 }
 }  // namespace
 
@@ -126,7 +129,8 @@ size_t BatchReader::next_cut(ByteSpan bytes) {
     if (item_->begin == 0) is_compressed_[item_->stream] = streams_[item_->stream].encoded || begins_compressed(bytes);
     const bool is_cell = is_compressed_[item_->stream] && item_->begin % kCompressedChunkBytes == 0 &&
                          remaining >= kCompressedChunkBytes;
-    if (is_cell && is_noise(bytes.first(kCompressedChunkBytes))) return kCompressedChunkBytes;
+    const double excess = streams_[item_->stream].encoded ? kEncodedExcess : kNoiseExcess;
+    if (is_cell && is_noise(bytes.first(kCompressedChunkBytes), excess)) return kCompressedChunkBytes;
   }
   const Stream& stream = streams_[item_->stream];
   const bool by_content = stream.moves && by_content_ != nullptr && !is_compressed_[item_->stream];
