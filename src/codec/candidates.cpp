@@ -82,12 +82,20 @@ std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) 
   return chains;
 }
 
+/// For records of so many bytes.
+CodecChain record_chain(size_t bytes) {
+  const auto level = static_cast<int>(bytes);
+  return filtered({stage(CodecNumber::delta, level), stage(CodecNumber::shuffle, level)});
+}
+
 std::vector<CodecChain> guess_chains(ByteSpan numbers, const NumberGuess& guess, Effort effort) {
   if (guess.record == 1) return number_chains(numbers, guess.type, effort);
-  const auto record_bytes = static_cast<int>(guess.record * guess.type.bytes);
-  const CodecChain::Stage delta = stage(CodecNumber::delta, record_bytes);
-  std::vector<CodecChain> chains = {filtered({delta, stage(CodecNumber::shuffle, record_bytes)})};
-  if (effort == Effort::best) chains.push_back(filtered({delta, stage(CodecNumber::bitshuffle, record_bytes)}));
+  const size_t record_bytes = guess.record * guess.type.bytes;
+  std::vector<CodecChain> chains = {record_chain(record_bytes)};
+  if (effort == Effort::best) {
+    const auto level = static_cast<int>(record_bytes);
+    chains.push_back(filtered({stage(CodecNumber::delta, level), stage(CodecNumber::bitshuffle, level)}));
+  }
   return chains;
 }
 
@@ -123,17 +131,6 @@ std::vector<CodecChain> fast_chains(ByteSpan raw, const ElementType& type) {
   return chains;
 }
 
-CodecChain record_chain(size_t bytes) {
-  const auto level = static_cast<int>(bytes);
-  return filtered({stage(CodecNumber::delta, level), stage(CodecNumber::shuffle, level)});
-}
-
-/// Of numbers that are said to be an array, but may be records of several.
-void add_record_chains(std::vector<CodecChain>& chains, ByteSpan raw, size_t number_bytes) {
-  const size_t record_bytes = find_record_bytes(raw);
-  if (record_bytes > number_bytes && record_bytes % number_bytes == 0) chains.push_back(record_chain(record_bytes));
-}
-
 std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
   std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
@@ -155,8 +152,8 @@ std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Eff
     chains.push_back(record_chain(record_bytes));
   }
   if (effort == Effort::best) {
-    chains.push_back(filtered({filter(CodecNumber::delta, 8), filter(CodecNumber::shuffle, 8)}));
-    chains.push_back(filtered({filter(CodecNumber::delta, 4), filter(CodecNumber::shuffle, 4)}));
+    chains.push_back(record_chain(8));
+    chains.push_back(record_chain(4));
   }
   return chains;
 }
@@ -314,7 +311,11 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
   if (effort == Effort::fast) return fast_chains(raw, shape.type);
   if (is_machine_number(shape.type) && shape.type.bytes > 1) {
     std::vector<CodecChain> chains = number_chains(raw, shape.type, effort);
-    if (may_be_records(shape)) add_record_chains(chains, raw, shape.type.bytes);
+    if (may_be_records(shape)) {
+      const size_t record_bytes = find_record_bytes(raw);
+      if (record_bytes > shape.type.bytes && record_bytes % shape.type.bytes == 0)
+        chains.push_back(record_chain(record_bytes));
+    }
     return chains;
   }
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};

@@ -56,7 +56,7 @@ std::vector<CodecChain> far_chains(const ElementType& type);
 std::span<const CodecChain> usual_chains(const ElementType& type);
 inline const CodecChain& default_chain(const ElementType& type) { return usual_chains(type).front(); }
 
-/// Whether its numbers have no dimensions that say that they are an array of more than one.
+/// Whether it is of numbers, and no dimensions say that they are an array.
 bool may_be_records(const PackShape& shape);
 
 /// Whether `coder` is its last stage.

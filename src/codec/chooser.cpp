@@ -70,6 +70,11 @@ double ratio_of(const EncodedBytes& encoded, ByteSpan raw) {
   return static_cast<double>(raw.size()) / static_cast<double>(size_of(encoded));
 }
 
+bool has_stage(const CodecChain& chain, CodecNumber number) {
+  return std::any_of(chain.stages().begin(), chain.stages().end(),
+                     [&](const CodecChain::Stage& each) { return each.codec->number() == number; });
+}
+
 class FixedEncoder final : public Encoder {
  public:
   explicit FixedEncoder(CodecChain chain) : chain_(std::move(chain)) {}
@@ -416,12 +421,15 @@ class AutomaticEncoder final : public Encoder {
   };
   Learned learned_of(ByteSpan raw, const PackShape& shape) {
     Learned learned;
-    // Numbers stay the same over a class, other bytes may be something else in each pack.
-    if (!shape.type.numeric()) learned.guess = guess_of(raw, shape);
-    learned.choice = remembered(shape.type, learned.guess);
-    // But for what is not told of them.
+    if (!shape.type.numeric()) {
+      learned.guess = guess_of(raw, shape);
+      learned.choice = remembered(shape.type, learned.guess);
+      return learned;
+    }
+    // Numbers stay the same over a class, but for what is not told of them.
+    learned.choice = remembered(shape.type);
     if (learned.choice && learned.choice->as && !fits(raw, *learned.choice->as)) learned.choice.reset();
-    if (!learned.choice && shape.type.numeric()) learned.guess = guess_of(raw, shape);
+    if (!learned.choice) learned.guess = guess_of(raw, shape);
     return learned;
   }
 
@@ -537,20 +545,15 @@ class AutomaticEncoder final : public Encoder {
   /// Whether the coder that finds the shortest matches, and learns what is where in a number, may find more than
   /// filters leave of it: where much comes again, or where nothing was predicted and a sample gains by it.
   Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
-    const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
-    const auto predicts = [](const CodecChain::Stage& each) {
-      const CodecNumber number = each.codec->number();
-      return number == CodecNumber::lorenzo || number == CodecNumber::across || number == CodecNumber::columns;
-    };
-    const auto is_text = [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::columns; };
+    const CodecChain& chain = candidate.chain;
     // What was laid together for what it predicts is no wider for what it repeats.
     if (raw.size() > kWidePackBytesMin && shape.parts.empty()) return true;
-    if (stages.empty() || std::any_of(stages.begin(), stages.end(), is_text)) return false;
+    if (chain.stages().empty() || has_stage(chain, CodecNumber::columns)) return false;
     Repeats repeats(shape.type.bytes, kShortWindowBytes, raw.size());
     repeats.add(raw);
     if (repeats.share() >= kSearchedShare) return true;
-    if (std::any_of(stages.begin(), stages.end(), predicts) || !ends_in(candidate.chain, CodecNumber::zstd))
-      return false;
+    const bool predicts = has_stage(chain, CodecNumber::lorenzo) || has_stage(chain, CodecNumber::across);
+    if (predicts || !ends_in(chain, CodecNumber::zstd)) return false;
     {
       const MutexLock lock(mutex_);
       if (packs_without_search_ > 0) {
@@ -598,7 +601,7 @@ class AutomaticEncoder final : public Encoder {
   const Effort effort_;
   std::unique_ptr<AutomaticEncoder> of_deflated_;  ///< for what deflated streams hold; null: they stay as they are
   Mutex mutex_;
-  /// Of numbers of different kinds in one class, which are found in bytes of unknown meaning alone.
+  /// One for each kind of numbers that was found in the class.
   std::vector<Choice> choices_ VARVE_GUARDED_BY(mutex_);
   std::vector<NumberGuess> guesses_ VARVE_GUARDED_BY(mutex_);  ///< the newest last
   std::atomic<bool> has_regions_{false};                       ///< the last pack that was looked at for them
@@ -628,8 +631,7 @@ Result<CodecPolicy> CodecPolicy::parse(std::string_view text) {
 
 bool CodecPolicy::predicts_across() const {
   if (kind == Kind::automatic) return true;
-  return std::any_of(chain.stages().begin(), chain.stages().end(),
-                     [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::across; });
+  return has_stage(chain, CodecNumber::across);
 }
 
 std::string CodecPolicy::name() const {

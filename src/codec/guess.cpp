@@ -99,6 +99,12 @@ class Prediction {
   std::vector<uint64_t> added_, subtracted_;
 };
 
+/// What is looked at for a guess.
+ByteSpan looked_at(ByteSpan raw) {
+  const size_t skipped = raw.size() > kRawBytesMax ? (raw.size() - kRawBytesMax) / 2 / 8 * 8 : 0;
+  return raw.subspan(skipped, std::min(raw.size(), kRawBytesMax));
+}
+
 /// Some places of numbers, from `first` on. Not at a regular distance, which might be that of records.
 class Places {
  public:
@@ -163,27 +169,35 @@ double gain_of(const Numbers& numbers, std::vector<uint64_t> distances, uint64_t
   return 1 - share * (1 - with / without);
 }
 
-/// What cost_of() is of each distance up to kRecordMax, by itself.
-template <class T>
-std::array<double, kRecordMax + 1> costs_of_records(const Numbers& numbers) {
-  std::array<double, kRecordMax + 1> costs;
+/// What cost_of() is of each distance up to `record_max`, by itself.
+template <class T, uint64_t record_max>
+std::array<double, record_max + 1> costs_of_records_as(const Numbers& numbers) {
+  std::array<double, record_max + 1> costs;
   costs.fill(1);
-  if (numbers.count < kRecordMax + 2 * kPlaces) return costs;
-  std::array<uint32_t, kRecordMax + 1> bits{};
+  if (numbers.count < record_max + 2 * kPlaces) return costs;
+  std::array<uint32_t, record_max + 1> bits{};
   size_t counted = 0;
-  Places(numbers, kRecordMax, kPlaces).for_each([&](size_t at) {
+  Places(numbers, record_max, kPlaces).for_each([&](size_t at) {
     const auto value = static_cast<T>(numbers.number<T>(at));
     if (value == static_cast<T>(numbers.number<T>(at - 1))) return;
     ++counted;
-    for (size_t record = 1; record <= kRecordMax; ++record) {
+    for (size_t record = 1; record <= record_max; ++record) {
       const auto before = static_cast<T>(numbers.number<T>(at - record));
       bits[record] +=
           static_cast<uint32_t>(bits_of(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before))));
     }
   });
-  for (size_t record = 1; record <= kRecordMax; ++record)
+  for (size_t record = 1; record <= record_max; ++record)
     costs[record] = share_of_bits(bits[record], counted, sizeof(T), kPlaces);
   return costs;
+}
+template <uint64_t record_max>
+std::array<double, record_max + 1> costs_of_records(const Numbers& numbers) {
+  switch (numbers.format.bytes) {
+    case 8: return costs_of_records_as<uint64_t, record_max>(numbers);
+    case 4: return costs_of_records_as<uint32_t, record_max>(numbers);
+    default: return costs_of_records_as<uint16_t, record_max>(numbers);
+  }
 }
 
 std::vector<uint64_t> distances_of(const NumberGuess& guess) {
@@ -195,35 +209,42 @@ std::vector<uint64_t> distances_of(const NumberGuess& guess) {
 
 Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) { return {raw, number_format(guess.type), guess.phase}; }
 
-std::vector<ElementType> likely_types() {
-  std::vector<ElementType> types;
-  for (const uint32_t bytes : {8u, 4u, 2u}) {
-    for (const ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
-      for (const ElementKind kind : {ElementKind::floating, ElementKind::signed_integer})
-        types.push_back({kind, order, bytes});
-    }
+/// The kinds of numbers that there may be: each type, from each byte on.
+std::vector<NumberGuess> kinds_of(const std::vector<ElementType>& types) {
+  std::vector<NumberGuess> kinds;
+  for (const ElementType& type : types) {
+    for (uint32_t phase = 0; phase < type.bytes; ++phase) kinds.push_back({.type = type, .phase = phase, .dims = {}});
   }
-  return types;
+  return kinds;
+}
+const std::vector<NumberGuess>& likely_kinds() {
+  // As posix_file_system(): never destroyed.
+  static const auto& kinds = *new std::vector<NumberGuess>([] {
+    std::vector<ElementType> types;
+    for (const uint32_t bytes : {8u, 4u, 2u}) {
+      for (const ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
+        for (const ElementKind kind : {ElementKind::floating, ElementKind::signed_integer})
+          types.push_back({kind, order, bytes});
+      }
+    }
+    return kinds_of(types);
+  }());
+  return kinds;
 }
 
-/// Which of the types, and how far before a number the one is that it is like.
-NumberGuess guess_type(ByteSpan raw, const std::vector<ElementType>& types) {
+/// Which of the kinds, and how far before a number the one is that it is like.
+NumberGuess guess_kind(ByteSpan raw, const std::vector<NumberGuess>& kinds) {
   NumberGuess best;
-  for (const ElementType& type : types) {
-    for (uint32_t phase = 0; phase < type.bytes; ++phase) {
-      NumberGuess guess{.type = type, .phase = phase, .dims = {}};
-      const Numbers numbers = numbers_of(guess, raw);
-      const auto costs = type.bytes == 8   ? costs_of_records<uint64_t>(numbers)
-                         : type.bytes == 4 ? costs_of_records<uint32_t>(numbers)
-                                           : costs_of_records<uint16_t>(numbers);
-      for (guess.record = 1; guess.record <= kRecordMax; ++guess.record) {
-        guess.cost = costs[guess.record];
-        const bool as_simple = guess.type.bytes == best.type.bytes && guess.record <= best.record;
-        const double limit = (as_simple ? 1 : kSimplerType) * best.cost;
-        if (guess.cost >= limit) continue;
-        guess.cost = cost_of(numbers, {guess.record}, kPlacesToVerify);
-        if (guess.cost < limit) best = guess;
-      }
+  for (NumberGuess guess : kinds) {
+    const Numbers numbers = numbers_of(guess, raw);
+    const auto costs = costs_of_records<kRecordMax>(numbers);
+    for (guess.record = 1; guess.record <= kRecordMax; ++guess.record) {
+      guess.cost = costs[guess.record];
+      const bool as_simple = guess.type.bytes == best.type.bytes && guess.record <= best.record;
+      const double limit = (as_simple ? 1 : kSimplerType) * best.cost;
+      if (guess.cost >= limit) continue;
+      guess.cost = cost_of(numbers, {guess.record}, kPlacesToVerify);
+      if (guess.cost < limit) best = guess;
     }
   }
   return best;
@@ -307,43 +328,12 @@ void guess_dims(ByteSpan raw, NumberGuess& guess) {
   guess.cost = row_gain * cost_of(numbers, {1}, kPlacesToVerify) * (guess.dims.size() > 2 ? plane_gain : 1);
 }
 
-/// What a piece of bytes would cost as numbers of one kind, or as none.
-using KindCosts = std::vector<double>;
-
-ByteSpan looked_at(ByteSpan raw) {
-  const size_t skipped = raw.size() > kRawBytesMax ? (raw.size() - kRawBytesMax) / 2 / 8 * 8 : 0;
-  return raw.subspan(skipped, std::min(raw.size(), kRawBytesMax));
-}
-
-/// The kinds of numbers that there may be: each type, from each byte on.
-std::vector<NumberGuess> kinds_of_numbers() {
-  std::vector<NumberGuess> kinds;
-  for (const ElementType& type : likely_types()) {
-    for (uint32_t phase = 0; phase < type.bytes; ++phase) kinds.push_back({.type = type, .phase = phase, .dims = {}});
-  }
-  return kinds;
-}
-
-/// What differences of neighbours leave: cost_of() of the distance 1, for short pieces and many kinds.
-template <class T>
-double cost_of_neighbours(const Numbers& numbers) {
-  uint64_t bits = 0, counted = 0;
-  Places(numbers, 1, kPlaces).for_each([&](size_t at) {
-    const T value = static_cast<T>(numbers.number<T>(at)), before = static_cast<T>(numbers.number<T>(at - 1));
-    if (value == before) return;
-    bits += static_cast<uint64_t>(bits_of(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before))));
-    ++counted;
-  });
-  return std::min(share_of_bits(bits, counted, sizeof(T), kPlaces), 1.0);
-}
 double cost_of_kind(ByteSpan piece, const NumberGuess& kind) {
-  const Numbers numbers = numbers_of(kind, piece);
-  switch (kind.type.bytes) {
-    case 8: return cost_of_neighbours<uint64_t>(numbers);
-    case 4: return cost_of_neighbours<uint32_t>(numbers);
-    default: return cost_of_neighbours<uint16_t>(numbers);
-  }
+  return std::min(costs_of_records<1>(numbers_of(kind, piece))[1], 1.0);
 }
+
+/// What a piece of bytes would cost as numbers of each kind, and as none.
+using KindCosts = std::vector<double>;
 
 /// The kind of each piece, such that all of them cost least and it seldom changes. The last kind is that of none.
 std::vector<size_t> cheapest_kinds(const std::vector<KindCosts>& pieces) {
@@ -386,7 +376,7 @@ uint64_t change_between(ByteSpan raw, uint64_t begin, uint64_t end, const Number
 std::vector<Region> find_regions(ByteSpan raw) {
   const size_t count = raw.size() / kRegionBytesMin;
   if (count < 2) return {{raw.size(), {}}};
-  static const auto& kinds = *new std::vector<NumberGuess>(kinds_of_numbers());
+  const std::vector<NumberGuess>& kinds = likely_kinds();
   std::vector<KindCosts> costs;
   for (size_t i = 0; i < count; ++i) {
     KindCosts& of_piece = costs.emplace_back();
@@ -435,7 +425,9 @@ double cost_as(ByteSpan raw, const NumberGuess& guess) {
   return cost_of(numbers_of(guess, raw), distances_of(guess), kPlacesToVerify);
 }
 
-bool fits(ByteSpan raw, const NumberGuess& guess) { return cost_as(looked_at(raw), guess) <= kFits * guess.cost; }
+bool fits(ByteSpan raw, const NumberGuess& guess) {
+  return raw.size() >= kRawBytesMin && cost_as(looked_at(raw), guess) <= kFits * guess.cost;
+}
 
 std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGuess> known, const ElementType& type) {
   if (raw.size() < kRawBytesMin) return std::nullopt;
@@ -443,13 +435,14 @@ std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGue
   const NumberGuess* fitting = nullptr;
   double least = 1;
   for (const NumberGuess& guess : known) {
+    if (type.numeric() && guess.type != type) continue;
     const double cost = cost_as(raw, guess);
-    if ((type.numeric() && guess.type != type) || cost > kFits * guess.cost || cost >= least) continue;
+    if (cost > kFits * guess.cost || cost >= least) continue;
     fitting = &guess;
     least = cost;
   }
   if (fitting != nullptr) return *fitting;
-  NumberGuess guess = guess_type(raw, type.numeric() ? std::vector{type} : likely_types());
+  NumberGuess guess = guess_kind(raw, type.numeric() ? kinds_of({type}) : likely_kinds());
   if (guess.cost > kCostMax) return std::nullopt;
   NumberGuess of_rows = guess;
   of_rows.record = 1;

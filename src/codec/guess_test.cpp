@@ -59,16 +59,28 @@ TEST(Guess, FindsWhereNumbersBegin) {
   EXPECT_EQ(guess->phase, 5U);
 }
 
-TEST(Guess, FindsTheLengthOfRecords) {
-  // Five numbers a particle, each along a line of its own.
-  std::mt19937_64 random(3);
-  std::vector<double> particles;
-  for (size_t i = 0; i < 10'000; ++i) {
-    for (size_t field = 0; field < 5; ++field) {
-      const double noise = 1e-9 * static_cast<double>(random() % 1000);
-      particles.push_back(std::pow(90.0, static_cast<double>(field)) * (1 + 1e-5 * static_cast<double>(i) + noise));
+/// Records of so many numbers, each along a line of its own, with noise: as large as the power of `base` that
+/// `power_of` gives, and steeper by `slope` with each record.
+struct Lines {
+  size_t records, fields;
+  double base, slope, noise;
+};
+template <class PowerOf>
+std::vector<double> records_of(const Lines& lines, uint64_t seed, const PowerOf& power_of) {
+  std::mt19937_64 random(seed);
+  std::vector<double> numbers;
+  for (size_t i = 0; i < lines.records; ++i) {
+    for (size_t field = 0; field < lines.fields; ++field) {
+      const double noise = lines.noise * static_cast<double>(random() % 1000);
+      numbers.push_back(std::pow(lines.base, static_cast<double>(power_of(field))) *
+                        (1 + lines.slope * static_cast<double>(i) + noise));
     }
   }
+  return numbers;
+}
+
+TEST(Guess, FindsTheLengthOfRecords) {
+  const std::vector<double> particles = records_of({10'000, 5, 90, 1e-5, 1e-9}, 3, [](size_t field) { return field; });
   const auto guess = guess_numbers(std::as_bytes(std::span(particles)), {});
   ASSERT_TRUE(guess);
   EXPECT_EQ(guess->type.name(), "F64LE");
@@ -132,10 +144,11 @@ TEST(Guess, FindsTheRowsOfSmoothFields) {
 TEST(Guess, OfNumbersThatAreToldKeepsToTheirType) {
   const ByteVector raw = waves<float>(256, 1e-4, 5);
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
-  const auto guess = guess_numbers(raw, {}, type);
-  EXPECT_TRUE(!guess || guess->type == type);
-  const auto right = guess_numbers(raw, {}), kept = guess_numbers(raw, {{*right}}, type);
-  EXPECT_TRUE(!kept || kept->type == type) << "also of what is known";
+  const auto guess = guess_numbers(raw, {}, type), right = guess_numbers(raw, {});
+  ASSERT_TRUE(guess && right);
+  EXPECT_EQ(guess->type, type);
+  EXPECT_EQ(right->type.bytes, 4U);
+  EXPECT_EQ(guess_numbers(raw, {{*right}}, type), guess) << "not what is known of another type";
 }
 
 ByteVector joined(std::initializer_list<ByteVector> parts) {
@@ -243,15 +256,8 @@ TEST(Regions, TakeHardlyMoreThanTheirNumbersByThemselves) {
 }
 
 TEST(Guess, MakesRecordsOfToldNumbersAsSmallAsOfUnknownBytes) {
-  // Eleven doubles an atom, most of them like the last atom's; the first begins anywhere.
-  std::mt19937_64 random(6);
-  std::vector<double> atoms;
-  for (size_t i = 0; i < 8'000; ++i) {
-    for (size_t field = 0; field < 11; ++field) {
-      const double noise = 1e-6 * static_cast<double>(random() % 1000);
-      atoms.push_back(std::pow(30.0, static_cast<double>(field % 5)) * (1 + 1e-4 * static_cast<double>(i) + noise));
-    }
-  }
+  // Eleven doubles an atom, each like the last atom's.
+  const std::vector<double> atoms = records_of({8'000, 11, 30, 1e-4, 1e-6}, 6, [](size_t field) { return field % 5; });
   const ByteSpan bytes = std::as_bytes(std::span(atoms));
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
   for (const Effort effort : {Effort::balanced, Effort::best}) {

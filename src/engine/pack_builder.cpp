@@ -124,15 +124,15 @@ bool is_noise(ByteSpan cell, double excess) {
 }  // namespace
 
 size_t BatchReader::next_cut(ByteSpan bytes) {
+  const Stream& stream = streams_[item_->stream];
   const uint64_t remaining = item_->end - item_->begin;
   if (cells_) {
-    if (item_->begin == 0) is_compressed_[item_->stream] = streams_[item_->stream].encoded || begins_compressed(bytes);
+    if (item_->begin == 0) is_compressed_[item_->stream] = stream.encoded || begins_compressed(bytes);
     const bool is_cell = is_compressed_[item_->stream] && item_->begin % kCompressedChunkBytes == 0 &&
                          remaining >= kCompressedChunkBytes;
-    const double excess = streams_[item_->stream].encoded ? kEncodedExcess : kNoiseExcess;
+    const double excess = stream.encoded ? kEncodedExcess : kNoiseExcess;
     if (is_cell && is_noise(bytes.first(kCompressedChunkBytes), excess)) return kCompressedChunkBytes;
   }
-  const Stream& stream = streams_[item_->stream];
   const bool by_content = stream.moves && by_content_ != nullptr && !is_compressed_[item_->stream];
   return next_chunk_bytes(by_content ? *by_content_ : chunker_, stream.type, bytes, remaining);
 }
