@@ -5,29 +5,30 @@
 #include <charconv>
 
 #include "codec/codec.h"
-#include "codec/deflated.h"
+#include "codec/opened.h"
 
 namespace varve {
 namespace {
 
-/// What stages may take in, one after the other: some codecs grow what they cannot shrink, and what was deflated is
-/// larger by nature. Bounds what a hostile recipe makes decode_chain() allocate. FORMAT.md, "Codec recipe".
+/// What stages may take in, one after the other: some codecs grow what they cannot shrink, and what was
+/// compressed is larger by nature. Bounds what a hostile recipe makes decode_chain() allocate. FORMAT.md, "Codec
+/// recipe".
 class StageLimits {
  public:
   explicit StageLimits(uint64_t raw_bytes) : base_bytes_(raw_bytes) {}
   /// Of the next stage, in the order of encoding.
   bool allow(CodecNumber number, uint64_t in_bytes) {
-    if (in_bytes > (after_inflate_ ? inflated_bytes_max(last_bytes_) : 2 * base_bytes_ + 64_KiB)) return false;
-    if (after_inflate_) base_bytes_ = std::max(base_bytes_, in_bytes);
-    after_inflate_ = number == CodecNumber::inflate && !had_inflate_;
-    had_inflate_ = had_inflate_ || after_inflate_;
+    if (in_bytes > (after_opened_ ? opened_bytes_max(last_bytes_) : 2 * base_bytes_ + 64_KiB)) return false;
+    if (after_opened_) base_bytes_ = std::max(base_bytes_, in_bytes);
+    after_opened_ = opens(number) && !had_opened_;
+    had_opened_ = had_opened_ || after_opened_;
     last_bytes_ = in_bytes;
     return true;
   }
 
  private:
   uint64_t base_bytes_, last_bytes_ = 0;
-  bool after_inflate_ = false, had_inflate_ = false;  ///< only the first one in a chain counts
+  bool after_opened_ = false, had_opened_ = false;  ///< only the first one in a chain counts
 };
 
 /// The buffer between two stages, kept between calls: first touch of fresh memory costs more than a filter.

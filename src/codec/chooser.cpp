@@ -5,8 +5,8 @@
 #include <atomic>
 #include <optional>
 
-#include "codec/deflated.h"
 #include "codec/numbers.h"
+#include "codec/opened.h"
 #include "codec/repeats.h"
 #include "core/sync.h"
 
@@ -54,8 +54,8 @@ constexpr double kSearchedShare = 0.05;
 /// Or it gains so much on a sample of what nothing predicts.
 constexpr double kSearchedGain = 0.97;
 constexpr size_t kSearchedSampleBytes = 64_KiB;
-/// Less of a pack than a fourth is not worth the time that it takes to make deflated streams again.
-constexpr uint64_t kDeflatedShareMin = 4;
+/// Less of a pack than a fourth is not worth the time that it takes to make again what was opened.
+constexpr uint64_t kOpenedShareMin = 4;
 /// Bytes that repeat each other this often, as those around the variables of many ranks' files do, take less than the
 /// list of their chunks: no trial gains what it costs. Pieces that shrink so much less show that they may.
 constexpr size_t kRepeatedRatio = 256, kRepeatedPieceRatio = 4;
@@ -107,9 +107,9 @@ class PaperEncoder final : public Encoder {
 
 class AutomaticEncoder final : public Encoder {
  public:
-  AutomaticEncoder(Effort effort, bool opens_deflated) : effort_(effort) {
-    if (opens_deflated && effort != Effort::fast)
-      of_deflated_ = std::make_unique<AutomaticEncoder>(effort, /*opens_deflated=*/false);
+  AutomaticEncoder(Effort effort, bool opens_compressed) : effort_(effort) {
+    if (opens_compressed && effort != Effort::fast)
+      of_opened_ = std::make_unique<AutomaticEncoder>(effort, /*opens_compressed=*/false);
   }
 
   Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
@@ -118,16 +118,16 @@ class AutomaticEncoder final : public Encoder {
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
     if (!shape.parts.empty()) return encode_across(raw, shape);
-    if (of_deflated_ == nullptr || shape.type != ElementType{} || !may_hold_deflated(raw) || !is_deflated_due())
+    if (of_opened_ == nullptr || shape.type != ElementType{} || !may_be_compressed(raw) || !is_opening_due())
       return encode_as_it_is(raw, shape);
-    return encode_deflated(raw, shape);
+    return encode_opened(raw, shape);
   }
 
   /// What was found to help is likely to help, for a while. What nothing helped may be different now.
   void begin_set() override {
-    if (of_deflated_ != nullptr) of_deflated_->begin_set();
+    if (of_opened_ != nullptr) of_opened_->begin_set();
     const MutexLock lock(mutex_);
-    packs_without_guess_ = packs_without_deflated_ = packs_without_search_ = 0;
+    packs_without_guess_ = packs_without_opening_ = packs_without_search_ = 0;
     learned_in_vain_ = false;
     std::erase_if(choices_,
                   [](Choice& each) { return each.candidate.chain.stages().empty() || --each.sets_left == 0; });
@@ -144,49 +144,48 @@ class AutomaticEncoder final : public Encoder {
     return Status::internal("unknown effort");
   }
 
-  /// Whether noise is looked at for deflated streams: where there were none, ever more packs are left out.
-  bool is_deflated_due() {
+  /// Whether noise is looked at for what can be opened: where there was nothing, ever more packs are left out.
+  bool is_opening_due() {
     const MutexLock lock(mutex_);
-    if (packs_without_deflated_ == 0) return true;
-    --packs_without_deflated_;
+    if (packs_without_opening_ == 0) return true;
+    --packs_without_opening_;
     return false;
   }
-  /// By what deflated streams hold, unless it takes less as it is.
-  Result<EncodedBytes> encode_deflated(ByteSpan raw, const PackShape& shape) {
-    const Inflation inflation = inflate_streams(raw);
-    const uint64_t made_bytes = inflation.table.made_bytes();
-    const bool worth = made_bytes >= raw.size() / kDeflatedShareMin;
+  /// By what programs have compressed in it, unless it takes less as it is.
+  Result<EncodedBytes> encode_opened(ByteSpan raw, const PackShape& shape) {
+    const uint64_t worth_bytes = raw.size() / kOpenedShareMin;
+    Opened opened = open_blosc(raw);
+    if (opened.made_bytes < worth_bytes) opened = open_deflated(raw);
+    const bool worth = opened.made_bytes >= worth_bytes;
     {
       const MutexLock lock(mutex_);
-      futile_deflated_ = worth ? 0 : std::min(futile_deflated_ + 1, kFutileGuessesMax);
-      packs_without_deflated_ = (1U << futile_deflated_) - 1;
+      futile_openings_ = worth ? 0 : std::min(futile_openings_ + 1, kFutileGuessesMax);
+      packs_without_opening_ = (1U << futile_openings_) - 1;
     }
     if (!worth) return encode_as_it_is(raw, shape);
-    VARVE_ASSIGN(EncodedBytes opened, encode_inflation(inflation, raw.size()));
+    VARVE_ASSIGN(EncodedBytes by_content, encode_contents(opened, raw.size()));
     // All that can be found in noise is that it comes again.
-    const bool all_noise = raw.size() - made_bytes < raw.size() / kDeflatedShareMin;
+    const bool all_noise = raw.size() - opened.made_bytes < worth_bytes;
     VARVE_ASSIGN(EncodedBytes closed,
                  all_noise ? encode_chain(far_chains(shape.type).front(), raw, shape) : encode_as_it_is(raw, shape));
-    return size_of(opened) < size_of(closed) && comes_back(opened, raw) ? std::move(opened) : std::move(closed);
+    const bool smaller = size_of(by_content) < size_of(closed) && comes_back(by_content, raw);
+    return smaller ? std::move(by_content) : std::move(closed);
   }
   /// What is made again from its content is made again here first: no other stage rests on so much.
   static bool comes_back(const EncodedBytes& encoded, ByteSpan raw) {
     ByteVector again(raw.size());
     return decode_chain(encoded.recipe, encoded.body, again).ok() && std::equal(raw.begin(), raw.end(), again.begin());
   }
-  Result<EncodedBytes> encode_inflation(const Inflation& inflation, uint64_t raw_bytes) {
+  Result<EncodedBytes> encode_contents(const Opened& opened, uint64_t raw_bytes) {
     std::vector<EncodedSection> sections;
-    ByteSpan left = inflation.bytes;
-    for (const uint64_t bytes : inflation.sections()) {
+    ByteSpan left = opened.bytes;
+    for (const uint64_t bytes : opened.sections) {
       const PackShape shape{.type = {}, .runs = {{bytes, {}, false}}};
-      VARVE_ASSIGN(EncodedBytes encoded, of_deflated_->encode(left.first(bytes), shape));
+      VARVE_ASSIGN(EncodedBytes encoded, of_opened_->encode(left.first(bytes), shape));
       left = left.subspan(bytes);
       sections.push_back({bytes, std::move(encoded)});
     }
-    ByteVector params;
-    ByteWriter writer(params);
-    write_deflated_table(writer, inflation.table);
-    return behind_stage(CodecNumber::inflate, raw_bytes, params,
+    return behind_stage(opened.stage, raw_bytes, opened.params,
                         sections.size() == 1 ? std::move(sections.front().encoded) : joined(sections));
   }
 
@@ -296,8 +295,8 @@ class AutomaticEncoder final : public Encoder {
   Result<std::optional<EncodedBytes>> in_smaller_regions(const EncodedBytes& whole, ByteSpan raw,
                                                          const PackShape& shape) {
     using Maybe = std::optional<EncodedBytes>;
-    // What deflated streams held is a section itself, and has none.
-    const bool may_be = of_deflated_ != nullptr && shape.type == ElementType{} && !recipe_is_store(whole.recipe);
+    // What was compressed is a section itself, and has none.
+    const bool may_be = of_opened_ != nullptr && shape.type == ElementType{} && !recipe_is_store(whole.recipe);
     if (!may_be || seems_text(raw)) return Maybe();
     const std::vector<Region> regions = find_regions(raw);
     has_regions_ = regions.size() > 1;
@@ -599,7 +598,7 @@ class AutomaticEncoder final : public Encoder {
   }
 
   const Effort effort_;
-  std::unique_ptr<AutomaticEncoder> of_deflated_;  ///< for what deflated streams hold; null: they stay as they are
+  std::unique_ptr<AutomaticEncoder> of_opened_;  ///< for what was compressed; null: it stays as it is
   Mutex mutex_;
   /// One for each kind of numbers that was found in the class.
   std::vector<Choice> choices_ VARVE_GUARDED_BY(mutex_);
@@ -609,7 +608,7 @@ class AutomaticEncoder final : public Encoder {
   unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
   unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
   unsigned futile_searches_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_search_ VARVE_GUARDED_BY(mutex_) = 0;
-  unsigned futile_deflated_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_deflated_ VARVE_GUARDED_BY(mutex_) = 0;
+  unsigned futile_openings_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_opening_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -654,7 +653,7 @@ std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents co
     case CodecPolicy::Kind::paper: return std::make_unique<PaperEncoder>(contents);
     case CodecPolicy::Kind::automatic: break;
   }
-  return std::make_unique<AutomaticEncoder>(policy.effort, policy.opens_deflated);
+  return std::make_unique<AutomaticEncoder>(policy.effort, policy.opens_compressed);
 }
 
 }  // namespace varve

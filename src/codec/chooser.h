@@ -12,7 +12,7 @@ struct CodecPolicy {
   CodecChain chain;                  ///< for chain
   /// For automatic, but not with effort fast: streams that programs deflated are stored as what they hold, if they can
   /// be made again. It takes about as long as to deflate it.
-  bool opens_deflated = true;
+  bool opens_compressed = true;
 
   /// "fast", "balanced" or "best": trials, as much as the effort allows.
   static Result<CodecPolicy> of_effort(std::string_view text);

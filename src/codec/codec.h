@@ -52,7 +52,8 @@ enum class CodecNumber : uint32_t {
   gzip = 3,
   lzma = 4,
   constant = 16,
-  // Filters: they make the bytes easier for an entropy coder, and keep their number, but for `columns` and `inflate`.
+  // Filters: they make the bytes easier for an entropy coder, and keep their number, but for `columns`, `inflate` and
+  // `blosc`.
   shuffle = 32,
   bitshuffle = 33,
   delta = 34,
@@ -62,6 +63,7 @@ enum class CodecNumber : uint32_t {
   rotate = 38,
   inflate = 39,
   signlast = 40,
+  blosc = 41,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,

@@ -245,6 +245,21 @@ TEST(CodecFormat, OfInflate) {
   EXPECT_EQ(to_hex(decoded), to_hex(raw));
 }
 
+TEST(CodecFormat, OfBlosc) {
+  expect_bytes("blosc", {{}, {test::run_of(58)}},
+               bytes_of_hex("3e20 02012001 24000000 24000000 37000000 14000000 1f000000 c2 6f6e65206669736820"
+                            "74776f 0900 32 726564 0900 90 626c75652066697368 2e"),
+               "0115030402",
+               "6f6e6520666973682074776f20666973682072656420666973682062"
+               "6c75652066697368"
+               "3e20"
+               "02012001240000002400000037000000"
+               "0101"
+               "2e"
+               "c23290"
+               "09000900");
+}
+
 #ifdef VARVE_TEST_WITH_FPZIP
 TEST(CodecFormat, OfFpzipIsThatOfTheLibraryWithoutItsHeader) {
   test::Random random(1);

@@ -1,8 +1,6 @@
 #include "codec/deflated.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "codec/guess.h"
 #include "codec/inflater.h"
 #include "codec/kernels.h"
+#include "codec/opened.h"
 
 namespace varve {
 
@@ -28,12 +27,6 @@ constexpr double kPlanesAdvantage = 0.9, kPlanesCostMax = 0.92;
 /// Every other plane of longer elements looks as good as both together: shorter ones must be better.
 constexpr double kSmallerElements = 0.95;
 constexpr size_t kPlanesSampleBytes = 64_KiB, kPlanesPlaces = 8;
-/// Contents of this size, or together of this size, are a section.
-constexpr uint64_t kOwnSectionBytes = 256_KiB;
-/// Places that are looked at for noise, how long each is, and how many different bytes noise has in one at least (in
-/// the middle it has 162, with a deviation of 5).
-constexpr size_t kNoisePlaces = 64, kNoisePlaceBytes = 256;
-constexpr int kNoiseBytesMin = 150;
 
 /// Where a stream may begin, and what its program said of its level.
 struct Beginning {
@@ -217,7 +210,7 @@ uint32_t planes_of(ByteSpan content) {
 
 class StreamInflater {
  public:
-  explicit StreamInflater(ByteSpan raw) : raw_(raw), room_(inflated_bytes_max(raw.size()) - raw.size()) {}
+  explicit StreamInflater(ByteSpan raw) : raw_(raw), room_(opened_bytes_max(raw.size()) - raw.size()) {}
 
   Inflation run() {
     BeginningFinder finder(raw_);
@@ -322,24 +315,6 @@ uint64_t DeflatedTable::made_bytes() const {
   return bytes;
 }
 
-std::vector<uint64_t> Inflation::sections() const {
-  std::vector<uint64_t> sections;
-  uint64_t left = bytes.size();
-  const DeflatedStream* last = nullptr;
-  for (const DeflatedStream& stream : table.streams) {
-    const bool alike = last != nullptr && stream.content_bytes == last->content_bytes &&
-                       stream.element_bytes == last->element_bytes && stream.content_bytes < kOwnSectionBytes;
-    if (last == nullptr || (sections.back() >= kOwnSectionBytes && !alike)) sections.push_back(0);
-    sections.back() += stream.content_bytes;
-    left -= stream.content_bytes;
-    last = &stream;
-  }
-  // Only the last section may be short.
-  if (sections.empty() || (left >= kOwnSectionBytes && sections.back() >= kSectionBytesMin)) sections.push_back(0);
-  sections.back() += left;
-  return sections;
-}
-
 // FORMAT.md, "inflate".
 void write_deflated_table(ByteWriter& out, const DeflatedTable& table) {
   out.varint(table.streams.size());
@@ -387,28 +362,22 @@ Result<DeflatedTable> read_deflated_table(ByteReader& in, uint64_t bytes_max) {
   return table;
 }
 
-bool may_hold_deflated(ByteSpan raw) {
-  if (raw.size() < kOpenedBytesMin) return false;
-  if (raw.size() < 2 * kNoisePlaces * kNoisePlaceBytes) return true;
-  const size_t gap = (raw.size() - kNoisePlaceBytes) / (kNoisePlaces - 1);
-  size_t noisy = 0;
-  for (size_t place = 0; place < kNoisePlaces; ++place) {
-    std::array<uint64_t, 4> seen{};
-    for (const std::byte byte : raw.subspan(place * gap, kNoisePlaceBytes)) {
-      const auto value = static_cast<size_t>(byte);
-      seen[value / 64] |= uint64_t{1} << value % 64;
-    }
-    int different = 0;
-    for (const uint64_t bits : seen) different += std::popcount(bits);
-    noisy += different >= kNoiseBytesMin ? 1 : 0;
-  }
-  return noisy >= kNoisePlaces / 6;
-}
-
 Inflation inflate_streams(ByteSpan raw) { return StreamInflater(raw).run(); }
 
-bool ends_in_stream(ByteSpan raw) {
-  if (!may_hold_deflated(raw)) return false;
+Opened open_deflated(ByteSpan raw) {
+  Inflation inflation = inflate_streams(raw);
+  Opened opened{.params = {}, .bytes = {}, .sections = {}, .made_bytes = inflation.table.made_bytes()};
+  ByteWriter params(opened.params);
+  write_deflated_table(params, inflation.table);
+  OpenedSections sections;
+  for (const DeflatedStream& stream : inflation.table.streams) sections.add(stream.content_bytes, stream.element_bytes);
+  opened.sections = sections.end(inflation.bytes.size() - inflation.table.content_bytes());
+  opened.bytes = std::move(inflation.bytes);
+  return opened;
+}
+
+bool ends_in_deflated(ByteSpan raw) {
+  if (!may_be_compressed(raw)) return false;
   BeginningFinder finder(raw);
   ByteVector content;
   bool after_whole = false;
@@ -417,7 +386,7 @@ bool ends_in_stream(ByteSpan raw) {
     if (!beginning) return false;
     content.clear();
     const ByteSpan body = raw.subspan(beginning->body);
-    const Inflated found = inflate(body, inflated_bytes_max(raw.size()), content);
+    const Inflated found = inflate(body, opened_bytes_max(raw.size()), content);
     // Nonsense may look like the front of a first block.
     if (found.end == Inflated::End::cut && (found.blocks > 0 || after_whole)) return true;
     const bool whole = found.end == Inflated::End::whole;

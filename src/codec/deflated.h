@@ -31,25 +31,11 @@ void write_deflated_table(ByteWriter& out, const DeflatedTable& table);
 /// Of which no sum is larger than `bytes_max`.
 Result<DeflatedTable> read_deflated_table(ByteReader& in, uint64_t bytes_max);
 
-/// What an `inflate` stage makes of so many bytes is at most this.
-constexpr uint64_t inflated_bytes_max(uint64_t bytes) {
-  return bytes < kPackBytesMax / 32 ? 32 * bytes + 64_KiB : kPackBytesMax;
-}
-
-/// Whether deflated streams may be a fourth of it: whether so much looks like noise. Looks at 16 KiB in all.
-bool may_hold_deflated(ByteSpan raw);
-
 /// The contents of all streams in `raw` that can be made again, one after the other, and then the bytes between them.
 struct Inflation {
   DeflatedTable table;
   ByteVector bytes;
-  /// How many of the bytes belong together, one after the other: contents that follow each other and are as long, or so
-  /// short that they had better be together, are likely to be of one kind.
-  std::vector<uint64_t> sections() const;
 };
 Inflation inflate_streams(ByteSpan raw);
-
-/// Whether a deflated stream goes on behind the end of `raw`: for whoever could have more of it at hand.
-bool ends_in_stream(ByteSpan raw);
 
 }  // namespace varve

@@ -2,6 +2,7 @@
 
 #include "codec/chooser.h"
 #include "codec/deflated.h"
+#include "codec/opened.h"
 #include "codec/test_packs.h"
 
 namespace varve {
@@ -45,7 +46,7 @@ ByteVector zip_member(ByteSpan content, DeflateSettings settings = {}) {
 
 Inflation expect_made_again(ByteSpan raw) {
   Inflation inflation = inflate_streams(raw);
-  EXPECT_LE(inflation.bytes.size(), inflated_bytes_max(raw.size()));
+  EXPECT_LE(inflation.bytes.size(), opened_bytes_max(raw.size()));
   ByteVector params;
   ByteWriter writer(params);
   write_deflated_table(writer, inflation.table);
@@ -156,7 +157,7 @@ TEST(Inflate, LeavesAloneWhatZlibDoesNotMake) {
 TEST(Inflate, MakesNoMoreOfABombThanItsLimit) {
   const ByteVector zeros(40_MiB);
   const ByteVector raw = zlib_stream(zeros);
-  ASSERT_LT(inflated_bytes_max(raw.size()), zeros.size());
+  ASSERT_LT(opened_bytes_max(raw.size()), zeros.size());
   expect_made_again(raw);
 }
 
@@ -244,14 +245,14 @@ TEST(InflateChain, MayGrowWhatItsStagesTakeInButWithinALimit) {
     return decode_chain(recipe_of(stages), body, raw).to_string().find("too large for its pack") != std::string::npos;
   };
   using enum CodecNumber;
-  const uint64_t most = inflated_bytes_max(4);
+  const uint64_t most = opened_bytes_max(4);
   EXPECT_FALSE(too_large({{inflate, 4}, {zstd, most}}));
   EXPECT_TRUE(too_large({{inflate, 4}, {zstd, most + 1}}));
   EXPECT_FALSE(too_large({{inflate, 4}, {rotate, most}, {zstd, 2 * most + 64_KiB}}));
   EXPECT_TRUE(too_large({{inflate, 4}, {rotate, most}, {zstd, 2 * most + 64_KiB + 1}}));
-  EXPECT_TRUE(too_large({{inflate, 4}, {inflate, most}, {zstd, inflated_bytes_max(most)}}));
+  EXPECT_TRUE(too_large({{inflate, 4}, {inflate, most}, {zstd, opened_bytes_max(most)}}));
   EXPECT_TRUE(too_large({{zstd, 4}, {zstd, most + 64_KiB}}));
-  EXPECT_EQ(inflated_bytes_max(kPackBytesMax), kPackBytesMax);
+  EXPECT_EQ(opened_bytes_max(kPackBytesMax), kPackBytesMax);
 }
 
 TEST(InflateChoice, IsMadeWhereProgramsDeflatedWhatIsPredicted) {
@@ -271,7 +272,7 @@ TEST(InflateChoice, IsMadeWhereProgramsDeflatedWhatIsPredicted) {
     ByteVector decoded(raw.size());
     ASSERT_TRUE(decode_chain(opened.recipe, opened.body, decoded).ok());
     EXPECT_EQ(decoded, raw);
-    const CodecPolicy waiting{.effort = effort, .chain = {}, .opens_deflated = false};
+    const CodecPolicy waiting{.effort = effort, .chain = {}, .opens_compressed = false};
     EXPECT_FALSE(recipe_name(make_encoder(waiting)->encode(raw, shape)->recipe)->starts_with("inflate"));
   }
   const EncodedBytes fast = *make_encoder({.effort = Effort::fast, .chain = {}})->encode(raw, shape);
@@ -286,7 +287,7 @@ TEST(InflateChoice, EncodesEachKindOfContentByItself) {
     append(raw, zip_member(test::smooth_bytes(type, 400'000 / bytes, random), {1, 8}));
   }
   const Inflation inflation = inflate_streams(raw);
-  EXPECT_EQ(inflation.sections().size(), 3u);
+  EXPECT_EQ(open_deflated(raw).sections.size(), 3u);
   const EncodedBytes encoded = *make_encoder({})->encode(raw, {{}, {test::run_of(raw.size())}});
   EXPECT_EQ(*recipe_name(encoded.recipe), "inflate+sections");
   ByteVector decoded(raw.size());
@@ -313,7 +314,7 @@ TEST(InflateChoice, MakesWhateverItTakesAgain) {
       const uint64_t bytes = 8 + random() % (uint64_t{1} << (random() % 20));
       append(raw, random() % 4 == 0 ? smooth(bytes) : zlib_stream(smooth(bytes)));
     }
-    const std::vector<uint64_t> sections = inflate_streams(raw).sections();
+    const std::vector<uint64_t> sections = open_deflated(raw).sections;
     EXPECT_TRUE(std::all_of(sections.begin(), std::prev(sections.end()),
                             [](uint64_t bytes) { return bytes >= kSectionBytesMin; }));
     const EncodedBytes encoded = *make_encoder({})->encode(raw, {{}, {test::run_of(raw.size())}});
@@ -347,9 +348,9 @@ TEST(Sections, OfSectionsAreRefusedAndSoAreShortOnes) {
 
 TEST(InflateChoice, IsNotMadeForNoiseOrNumbers) {
   Random random(59);
-  EXPECT_FALSE(may_hold_deflated(test::smooth_bytes({ElementKind::floating, ByteOrder::little, 4}, 100'000, random)));
-  EXPECT_FALSE(may_hold_deflated(ByteVector(100'000)));
-  EXPECT_TRUE(may_hold_deflated(test::random_bytes(100'000, random)));
+  EXPECT_FALSE(may_be_compressed(test::smooth_bytes({ElementKind::floating, ByteOrder::little, 4}, 100'000, random)));
+  EXPECT_FALSE(may_be_compressed(ByteVector(100'000)));
+  EXPECT_TRUE(may_be_compressed(test::random_bytes(100'000, random)));
   const ByteVector raw = test::random_bytes(1_MiB, random);
   EXPECT_TRUE(inflate_streams(raw).table.streams.empty());
   EXPECT_TRUE(recipe_is_store(make_encoder({})->encode(raw, {{}, {test::run_of(raw.size())}})->recipe));

@@ -38,6 +38,7 @@ const auto& entries() {
       Entry{CodecNumber::across, "across", &across_codec(), {}},
       Entry{CodecNumber::rotate, "rotate", &rotate_codec(), {}},
       Entry{CodecNumber::inflate, "inflate", &inflate_codec(), {}},
+      Entry{CodecNumber::blosc, "blosc", &blosc_codec(), {}},
       Entry{CodecNumber::fpc, "fpc", &fpc_codec(), {}},
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
       Entry{CodecNumber::planes, "planes", &planes_codec(), {}},

@@ -19,6 +19,7 @@ const Codec& columns_codec();
 const Codec& across_codec();
 const Codec& rotate_codec();
 const Codec& inflate_codec();
+const Codec& blosc_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 const Codec& planes_codec();

@@ -178,6 +178,9 @@ inline std::vector<std::string> chain_names() {
                                     "inflate+zstd",
                                     "inflate+sections",
                                     "inflate+inflate+rotate:3+zstd",
+                                    "blosc+zstd",
+                                    "blosc+sections",
+                                    "inflate+blosc+zstd",
                                     "zstd+lorenzo+shuffle",
                                     "fpc+fpc+fpzip+shuffle",
                                     "constant+zstd+gzip+lzma"};

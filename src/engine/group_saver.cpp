@@ -251,7 +251,7 @@ class PackWriter {
     };
     ClassEncoders& encoders = encoders_.emplace_back();
     CodecPolicy codec = context_.options.codec;
-    codec.opens_deflated = codec.opens_deflated && context_.options.pace == nullptr;
+    codec.opens_compressed = codec.opens_compressed && context_.options.pace == nullptr;
     encoders[0] = encoder(codec);
     if (context_.options.pace != nullptr) encoders[1] = encoder({.effort = Effort::fast, .chain = {}});
   }

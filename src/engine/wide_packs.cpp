@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codec/deflated.h"
+#include "codec/opened.h"
 #include "codec/repeats.h"
 #include "engine/pack_builder.h"
 
@@ -19,9 +19,9 @@ constexpr double kTogetherShareMin = 0.25;
 /// Smaller classes stay alone.
 constexpr uint64_t kTogetherBytesMin = 64_KiB;
 
-/// Deflated streams are opened from their beginning on: packs of them are so large, or half as large as they may be,
-/// since what streams hold is encoded beside them.
-constexpr uint64_t kDeflatedPackBytes = 16_MiB;
+/// What programs have compressed is opened from its beginning on: packs of them are so large, or half as large as they
+/// may be, since what streams hold is encoded beside them.
+constexpr uint64_t kOpenedPackBytes = 16_MiB;
 
 bool may_be_wide(const SaveOptions& options) {
   const CodecPolicy& codec = options.codec;
@@ -107,9 +107,9 @@ class WidePackFinder {
   Status look_at_each() {
     for (const ClassStreams& streams : classes_) {
       if (streams.front()->bundle.number > 0) continue;
-      VARVE_ASSIGN(const bool deflated, is_deflated(streams));
-      if (deflated) {
-        set_pack_bytes(streams, std::min(pack_bytes_max_ / 2, kDeflatedPackBytes));
+      VARVE_ASSIGN(const bool opened, is_opened(streams));
+      if (opened) {
+        set_pack_bytes(streams, std::min(pack_bytes_max_ / 2, kOpenedPackBytes));
         continue;
       }
       if (class_bytes(streams) < 2 * options_.pack_bytes) continue;
@@ -157,9 +157,9 @@ class WidePackFinder {
     return {};
   }
 
-  /// Whether usual packs would cut deflated streams.
-  Result<bool> is_deflated(const ClassStreams& streams) {
-    if (streams.front()->type != ElementType{} || !options_.codec.opens_deflated) return false;
+  /// Whether usual packs would cut what can be opened.
+  Result<bool> is_opened(const ClassStreams& streams) {
+    if (streams.front()->type != ElementType{} || !options_.codec.opens_compressed) return false;
     if (class_bytes(streams) <= options_.pack_bytes) return false;
     ByteVector pack;
     for (const Stream* stream : streams) {
@@ -168,7 +168,7 @@ class WidePackFinder {
       pack.resize(at + std::min(stream->bytes, options_.pack_bytes - at));
       VARVE_TRY(repeats_.reader().read(*stream, 0, MutableByteSpan(pack).subspan(at)));
     }
-    return ends_in_stream(pack);
+    return ends_in_deflated(pack) || ends_in_blosc(pack);
   }
 
   RepeatFinder repeats_;

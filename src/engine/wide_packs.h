@@ -16,7 +16,7 @@ constexpr uint64_t wide_pack_bytes_max(uint64_t group_memory_bytes) {
 /// Finds the classes whose bytes come again so far away that no usual pack holds both, and not where chunks would be
 /// found again: their packs are larger (Stream::pack_bytes), so that a coder sees them. With effort best, a class whose
 /// bytes are for the most part in another one of its type is laid together with that (Stream::laid_with). So are packs
-/// larger of classes whose bytes programs deflated in streams that usual packs would cut (codec/deflated.h). Looks at
+/// larger of classes whose bytes programs compressed in pieces that usual packs would cut (codec/opened.h). Looks at
 /// the first 32 MiB of a class, and 64 MiB of all that may be laid together. `pack_bytes_max`: no pack is made larger
 /// (wide_pack_bytes_max()). Nothing is found where options rule it out: while a program waits for its checkpoint, and
 /// where codecs are to be fast.
