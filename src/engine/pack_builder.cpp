@@ -335,8 +335,20 @@ bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
     return stream.bundle.number == bundle_.number && stream.bundle.position >= bundle_.position &&
            pending_.bytes().size() + bytes <= 2 * bundle_pack_bytes(pack_bytes_, stream.bundle.classes);
   }
-  return stream.laid_class() == class_id_ && stream.type == pending_.shape.type &&
-         pending_.bytes().size() + bytes <= pack_bytes_of(stream);
+  if (stream.laid_class() != class_id_ || stream.type != pending_.shape.type) return false;
+  return !ends_before(stream) && pending_.bytes().size() + bytes <= pack_bytes_of(stream);
+}
+
+bool PackBuilder::ends_before(const Stream& stream) const {
+  if (stream.rank == last_stream_->rank || stream.pack_bytes > 0) return false;
+  const bool much_of_a_rank = std::max(stream.bytes, last_stream_->bytes) >= pack_bytes_ / 8;
+  return much_of_a_rank && pending_.bytes().size() >= pack_bytes_ / 8;
+}
+
+uint64_t PackBuilder::pack_bytes_of(const Stream& stream) const {
+  if (stream.pack_bytes > 0) return stream.pack_bytes;
+  const bool in_halves = stream.rank >= 0 && stream.bytes > pack_bytes_ && stream.bytes < 2 * pack_bytes_;
+  return in_halves ? std::min(pack_bytes_, stream.bytes / 2 + 64_KiB) : pack_bytes_;
 }
 
 uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score,

@@ -222,7 +222,11 @@ class PackBuilder {
   /// Returns its offset in the pack.
   uint64_t append_chunk(ByteSpan bytes, const Score& score, bool stays);
   void append(ByteSpan bytes, bool stays);
-  uint64_t pack_bytes_of(const Stream& stream) const { return stream.pack_bytes > 0 ? stream.pack_bytes : pack_bytes_; }
+  /// Of what a rank has, a little more than a pack makes two halves.
+  uint64_t pack_bytes_of(const Stream& stream) const;
+  /// Whether the pack ends with what a rank has of a variable: if that is much, so that who reads one rank alone does
+  /// not read many others.
+  bool ends_before(const Stream& stream) const;
 
   /// Begins another part of a bundle's pack.
   void begin_part(const Stream& stream);

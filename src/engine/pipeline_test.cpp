@@ -364,6 +364,38 @@ TEST_F(Packing, TakesOneClassAndTypeUpToItsSize) {
   EXPECT_FALSE(builder.accepts(other_type, 8));
 }
 
+TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
+  const auto of_rank = [](int64_t rank, uint64_t bytes) {
+    Stream made = stream(1, bytes / 8);
+    made.rank = rank;
+    return made;
+  };
+  const auto takes_both = [&](const Stream& first, const Stream& second) {
+    PackBuilder builder(1_MiB);
+    add(builder, first, 0, first.bytes);
+    return builder.accepts(second, 8_KiB);
+  };
+  EXPECT_FALSE(takes_both(of_rank(0, 128_KiB), of_rank(1, 128_KiB)));
+  EXPECT_FALSE(takes_both(of_rank(0, 128_KiB), of_rank(1, 8_KiB)));
+  EXPECT_TRUE(takes_both(of_rank(0, 120_KiB), of_rank(1, 120_KiB)));
+  EXPECT_TRUE(takes_both(of_rank(1, 128_KiB), of_rank(1, 128_KiB))) << "the same rank's";
+  EXPECT_TRUE(takes_both(of_rank(-1, 128_KiB), of_rank(-1, 128_KiB))) << "nobody's";
+  Stream wide = of_rank(1, 128_KiB);
+  wide.pack_bytes = 16_MiB;
+  EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), wide)) << "what comes again from far away";
+
+  PackBuilder sparse(1_MiB);
+  const Stream known = of_rank(0, 512_KiB), next = of_rank(1, 512_KiB);
+  add(sparse, known, 0, 8_KiB);
+  EXPECT_TRUE(sparse.accepts(next, 8_KiB)) << "little of it is new";
+
+  PackBuilder halves(1_MiB);
+  const Stream longer = of_rank(0, 1200_KiB);
+  add(halves, longer, 0, 600_KiB);
+  EXPECT_TRUE(halves.accepts(longer, 64_KiB));
+  EXPECT_FALSE(halves.accepts(longer, 72_KiB));
+}
+
 TEST_F(Packing, CopiesWhatStaysWhereItIsOnlyIfItIsNotTogether) {
   PackBuilder builder(1_MiB);
   const Stream from = stream(1, 300);
