@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "codec/across_kernels.h"
 #include "codec/chooser.h"
@@ -141,6 +142,201 @@ TEST(Across, GivesBackEveryBitOfAnyParts) {
     if (victim.empty()) continue;
     victim[random() % victim.size()] ^= static_cast<std::byte>(1u << random() % 8);
     (void)across_codec().decode(out, params, decoded);
+  }
+}
+
+/// What a number may be that is not like the others.
+enum class SpecialKind : uint8_t { quiet_nan, signalling_nan, infinity, zero, denormal };
+constexpr size_t kSpecialKinds = 5;
+
+/// The bits of a special number of this kind, of either sign and with any payload.
+uint64_t special_bits(const kernels::NumberFormat& format, SpecialKind kind, Random& random) {
+  const unsigned width = 8 * format.bytes, fraction_width = format.bytes == 4 ? 23 : 52;
+  const uint64_t sign = (random() & 1) << (width - 1), quiet = uint64_t{1} << (fraction_width - 1);
+  const uint64_t exponent = (uint64_t{1} << (width - 1)) - (uint64_t{1} << fraction_width);
+  // Short ones as well as long ones: the smallest denormal, the largest.
+  const uint64_t payload = (random() & (quiet - 1)) >> random() % (fraction_width - 1);
+  switch (kind) {
+    case SpecialKind::quiet_nan: return sign | exponent | quiet | payload;
+    case SpecialKind::signalling_nan: return sign | exponent | std::max<uint64_t>(payload, 1);
+    case SpecialKind::infinity: return sign | exponent;
+    case SpecialKind::zero: return sign;
+    case SpecialKind::denormal: return sign | (random() % 2 * quiet) | std::max<uint64_t>(payload, 1);
+  }
+  return 0;
+}
+
+/// Of about every third place, what special number is there; nothing elsewhere.
+std::vector<std::optional<SpecialKind>> special_places(size_t count, Random& random) {
+  std::vector<std::optional<SpecialKind>> places(count);
+  for (std::optional<SpecialKind>& place : places) {
+    if (random() % 3 == 0) place = static_cast<SpecialKind>(random() % kSpecialKinds);
+  }
+  return places;
+}
+
+void put_specials(const kernels::NumberFormat& format, const std::vector<std::optional<SpecialKind>>& places,
+                  Random& random, ByteVector& raw) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i])
+      kernels::store_number(raw.data() + i * format.bytes, format, special_bits(format, *places[i], random));
+  }
+}
+
+/// A variable with many special numbers, and what may predict it.
+struct Specials {
+  ByteVector reference, numbers;
+};
+
+/// Numbers that have nothing to do with their reference, so that the special ones of either meet all that the other
+/// has.
+Specials unrelated_specials(const kernels::NumberFormat& format, size_t count, Random& random) {
+  Specials made{numbers(format, count, random), numbers(format, count, random)};
+  put_specials(format, special_places(count, random), random, made.reference);
+  put_specials(format, special_places(count, random), random, made.numbers);
+  return made;
+}
+
+/// Numbers that are a share of their reference, but for the special ones, which are at the same places.
+Specials proportional_specials(const kernels::NumberFormat& format, size_t count, Random& random) {
+  const ElementType type{ElementKind::floating, format.big_endian ? ByteOrder::big : ByteOrder::little, format.bytes};
+  std::normal_distribution<double> noise(0, 0.3);
+  Specials made{ByteVector(count * format.bytes), ByteVector(count * format.bytes)};
+  for (size_t i = 0; i < count; ++i) {
+    const double value = std::exp(noise(random));
+    test::put_number(made.reference.data() + i * format.bytes, type, value);
+    test::put_number(made.numbers.data() + i * format.bytes, type, value * 0.24);
+  }
+  const std::vector<std::optional<SpecialKind>> places = special_places(count, random);
+  put_specials(format, places, random, made.reference);
+  put_specials(format, places, random, made.numbers);
+  return made;
+}
+
+/// Numbers that have all bits of their reference but the lowest few, the special ones as well.
+Specials near_specials(const kernels::NumberFormat& format, size_t count, Random& random) {
+  Specials made = proportional_specials(format, count, random);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bits = kernels::load_number(made.reference.data() + i * format.bytes, format);
+    kernels::store_number(made.numbers.data() + i * format.bytes, format, bits ^ (random() & 3));
+  }
+  return made;
+}
+
+constexpr Specials (*kSpecials[])(const kernels::NumberFormat&, size_t, Random&) = {
+    unrelated_specials, proportional_specials, near_specials};
+
+TEST(Across, KernelsDoWhatTheirPlainTwinsDoWhereEveryThirdNumberIsSpecial) {
+  Random random(6);
+  for (const kernels::NumberFormat& format : kFormats) {
+    for (const auto make : kSpecials) {
+      for (size_t count : {1, 8, 9, 63, 64, 65, 257, 1031, 5000, 20'011}) {
+        SCOPED_TRACE(std::to_string(format.bytes) + " bytes, " + std::to_string(count));
+        const Specials made = make(format, count, random);
+        ByteVector fast(made.numbers.size()), plain(fast.size()), back(fast.size());
+        kernels::quotient_forward(format, made.numbers, made.reference, fast);
+        kernels::quotient_forward_plain(format, made.numbers, made.reference, plain);
+        ASSERT_EQ(fast, plain);
+        kernels::quotient_inverse(format, fast, made.reference, back);
+        ASSERT_EQ(back, made.numbers);
+        std::fill(back.begin(), back.end(), std::byte{0});
+        kernels::quotient_inverse_plain(format, fast, made.reference, back);
+        ASSERT_EQ(back, made.numbers);
+        // Codes that no encoder has made.
+        const ByteVector any = test::random_bytes(fast.size(), random);
+        kernels::quotient_inverse(format, any, made.reference, back);
+        kernels::quotient_inverse_plain(format, any, made.reference, plain);
+        ASSERT_EQ(back, plain);
+      }
+    }
+  }
+}
+
+TEST(Across, DenormalsArePredictedAsOtherNumbersAre) {
+  // Each number but the first of a lane is to the one before as the reference's is: so nothing is left of it.
+  constexpr size_t count = 8 * kernels::kQuotientLanes;
+  for (const kernels::NumberFormat& format : kFormats) {
+    ByteVector values(count * format.bytes), reference(values.size()), codes(values.size());
+    for (size_t i = 0; i < count; ++i) {
+      kernels::store_number(reference.data() + i * format.bytes, format, 4 * (i % 8 + 1));
+      kernels::store_number(values.data() + i * format.bytes, format, 12 * (i % 8 + 1));
+    }
+    for (const auto forward : {kernels::quotient_forward, kernels::quotient_forward_plain}) {
+      forward(format, values, reference, codes);
+      for (size_t i = 0; i < count; ++i) {
+        const uint64_t code = kernels::load_number(codes.data() + i * format.bytes, {.bytes = format.bytes});
+        EXPECT_EQ(code, i % 8 == 0 ? 16u : 0u) << format.bytes << " bytes, " << i;
+      }
+    }
+  }
+}
+
+/// How each part of a pack is predicted: FORMAT.md, "across".
+std::vector<uint8_t> predictions_of(ByteSpan params) {
+  ByteReader reader(params);
+  EXPECT_TRUE(reader.u8().ok());
+  std::vector<uint8_t> predictions(reader.varint().value());
+  for (uint8_t& prediction : predictions) {
+    const uint64_t elements = reader.varint().value();
+    prediction = reader.u8().value();
+    if (prediction != 0) reader.varint().value();
+    if (prediction != 1) read_runs(reader, elements).value();
+  }
+  return predictions;
+}
+
+TEST(Across, GivesBackEveryBitWhereEveryThirdNumberIsSpecial) {
+  Random random(7);
+  for (const kernels::NumberFormat& format : kFormats) {
+    std::set<uint8_t> predictions;
+    for (int repeat = 0; repeat < 60; ++repeat) {
+      const size_t count = 1 + random() % 6000;
+      SCOPED_TRACE(std::to_string(format.bytes) + " bytes, " + std::to_string(count));
+      const Specials made = kSpecials[static_cast<size_t>(repeat) % std::size(kSpecials)](format, count, random);
+      const PackShape shape{
+          .type = {ElementKind::floating, format.big_endian ? ByteOrder::big : ByteOrder::little, format.bytes},
+          .runs = {test::run_of(count), test::run_of(count)},
+          .parts = {{count, {}}, {count, 0}}};
+      ByteVector raw = made.reference;
+      raw.insert(raw.end(), made.numbers.begin(), made.numbers.end());
+      ByteVector params, out, decoded(raw.size());
+      ASSERT_TRUE(across_codec().encode(raw, shape, 0, params, out).ok());
+      ASSERT_TRUE(across_codec().decode(out, params, decoded).ok());
+      ASSERT_EQ(decoded, raw);
+      const std::vector<uint8_t> chosen = predictions_of(params);
+      ASSERT_EQ(chosen.size(), 2u);
+      predictions.insert(chosen[1]);
+      if (chosen[1] != 1) continue;
+      ByteVector plain(made.numbers.size());
+      kernels::quotient_forward_plain(format, made.numbers, made.reference, plain);
+      ASSERT_TRUE(std::equal(plain.begin(), plain.end(), out.begin() + static_cast<ptrdiff_t>(plain.size())));
+    }
+    EXPECT_EQ(predictions, (std::set<uint8_t>{0, 1, 2})) << "each prediction is met";
+  }
+}
+
+TEST(Across, BundlesWithManySpecialNumbersComeBackFromEveryChain) {
+  Random random(8);
+  for (const kernels::NumberFormat& format : kFormats) {
+    for (const auto make : kSpecials) {
+      const Specials made = make(format, 4000, random);
+      ByteVector raw = made.reference;
+      raw.insert(raw.end(), made.numbers.begin(), made.numbers.end());
+      const PackShape shape{
+          .type = {ElementKind::floating, format.big_endian ? ByteOrder::big : ByteOrder::little, format.bytes},
+          .runs = {test::run_of(4000), test::run_of(4000)},
+          .parts = {{4000, {}}, {4000, 0}}};
+      for (const char* chain :
+           {"across+magnitudes", "across+planes", "across+shuffle+zstd", "across+bitshuffle+zstd"}) {
+        const Result<EncodedBytes> encoded = encode_chain(CodecChain::parse(chain).value(), raw, shape);
+        ASSERT_TRUE(encoded.ok()) << encoded.status().to_string();
+        // What has nothing in common may be stored as it is.
+        EXPECT_TRUE(make == unrelated_specials || *recipe_name(encoded->recipe) == chain) << chain;
+        ByteVector decoded(raw.size());
+        ASSERT_TRUE(decode_chain(encoded->recipe, encoded->body, decoded).ok());
+        ASSERT_EQ(decoded, raw) << chain;
+      }
+    }
   }
 }
 

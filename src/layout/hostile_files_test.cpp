@@ -134,6 +134,47 @@ TEST_F(HostileFiles, SuchAsDamagedSidecarsCostNoMoreThanTheLayout) {
   }
 }
 
+TEST_F(HostileFiles, SuchAsChunksOfZarrWithDamagedDescriptionsCostNoMoreThanTheLayout) {
+  constexpr uint64_t chunk_bytes = 40 * 25 * 8;
+  const std::string plain2 =
+      R"({"zarr_format":2,"shape":[80,50],"chunks":[40,25],"dtype":"<f8","compressor":null,"filters":null,)"
+      R"("order":"C","fill_value":0})";
+  const std::string plain3 = R"({"zarr_format":3,"node_type":"array","shape":[80,50],"data_type":"float64",)"
+                             R"("chunk_grid":{"name":"regular","configuration":{"chunk_shape":[40,25]}},)"
+                             R"("chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},)"
+                             R"("codecs":[{"name":"bytes","configuration":{"endian":"little"}}],"fill_value":0})";
+  size_t array = 0, understood = 0;
+  for (const auto& [description, whole, chunk] :
+       {std::tuple(".zarray", plain2, "0.1"), std::tuple("zarr.json", plain3, "c.0.1")}) {
+    std::vector<std::string> variants = bit_flips(whole, 200, whole.size(), 4);
+    for (const std::string& variant : truncations(whole, 50)) variants.push_back(variant);
+    // Numbers that are negative, no integers, or too large; their products, too.
+    for (const char* number : {"0", "-40", "40.5", "1e400", "4294967296", "2305843009213693992", "9223372036854775808",
+                               "18446744073709551615", "184467440737095516160", "null", "[40]", "40,40"}) {
+      std::string& variant = variants.emplace_back(whole);
+      for (size_t at = variant.find("40,"); at != std::string::npos; at = variant.find("40,", at + std::strlen(number)))
+        variant.replace(at, 2, number);
+    }
+    variants.push_back(whole);
+    for (const std::string& variant : variants) {
+      const std::filesystem::path folder = directory.path() / ("array" + std::to_string(array++));
+      std::filesystem::create_directory(folder);
+      write_text(folder / description, variant);
+      for (const uint64_t bytes : {chunk_bytes, chunk_bytes - 1, chunk_bytes + 1, uint64_t{0}}) {
+        write_text(folder / chunk, std::string(bytes, 'x'));
+        const LayoutOutcome outcome = service->read((folder / chunk).string(), bytes);
+        EXPECT_TRUE(validate_layout(outcome.layout, bytes).ok());
+        EXPECT_FALSE(outcome.warning) << *outcome.warning;
+        uint64_t covered = 0;
+        for (const Variable& variable : outcome.layout.variables) covered += variable.stored_bytes();
+        EXPECT_EQ(covered, bytes);
+        if (&variant == &variants.back() && bytes == chunk_bytes && outcome.layout.format == "zarr") ++understood;
+      }
+    }
+  }
+  EXPECT_EQ(understood, 2u);
+}
+
 TEST_F(HostileFiles, WithCountsOfBillionsInSparseFilesAreRefusedInTime) {
   std::string header("CDF\x05\0\0\0\0\0\0\0\0\0\0\0\x0a\x7f\xff\xff\xff\xff\xff\xff\xff", 24);
   std::string path = (directory.path() / "counts").string();

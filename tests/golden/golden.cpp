@@ -78,6 +78,80 @@ void make_deflated_file(const std::string& path) {
   write_file(path, file);
 }
 
+constexpr const char* kBundleSidecar =
+    R"({ "variables": [ { "name": "/Gas/Density", "type": "f64", "shape": [2048] },
+    { "name": "/Gas/HI", "type": "f64", "shape": [2048] }, { "name": "/Gas/HeI", "type": "f64", "shape": [2048] },
+    { "name": "/Gas/Shifted", "type": "f64", "shape": [2048] } ] })";
+
+/// A density that nothing predicts, two shares of it, and what is larger than it by so many of its last places. Among
+/// them are denormals, NaN, infinities and zeros.
+void make_bundle_files(const std::string& folder) {
+  constexpr size_t cells = 2048;
+  constexpr uint64_t specials[] = {0x7ff400000000beef, 0xfff8000000000001, 0x7ff0000000000000,
+                                   0xfff0000000000000, 0x8000000000000000, 0};
+  for (uint64_t rank = 0; rank < 2; ++rank) {
+    const ByteVector noise = random_bytes(2 * cells, 20 + rank);
+    ByteVector bytes(4 * 8 * cells);
+    for (size_t i = 0; i < cells; ++i) {
+      const double scale = i % 128 < 4 ? 1e-310 : 1;
+      const double density = scale * (1 + load_le<uint16_t>(noise.data() + 2 * i) / 65536.0);
+      const double values[] = {density, 0.76 * density, 0.24 * density, density + scale / (1 << 20)};
+      for (size_t variable = 0; variable < std::size(values); ++variable) {
+        std::byte* const at = bytes.data() + 8 * (variable * cells + i);
+        store_le<double>(at, values[variable]);
+        // As bits: what arithmetic makes of NaN differs from machine to machine.
+        if (i % 128 == 64) store_le<uint64_t>(at, specials[i / 128 % std::size(specials)]);
+      }
+    }
+    const std::string path = folder + "/rank" + std::to_string(rank) + ".bin";
+    write_file(path, bytes);
+    write_file(path + ".varve-layout", kBundleSidecar);
+  }
+}
+
+/// Frames of c-blosc: the example of FORMAT.md, with matches; doubles, whose planes were kept as they are or have one
+/// long match; and what was not compressed.
+void make_frames_file(const std::string& path) {
+  ByteVector file;
+  ByteWriter out(file);
+  const auto header = [&](int flags, int element_bytes, uint32_t content, uint32_t block, uint32_t bytes) {
+    for (const int byte : {2, 1, flags, element_bytes}) out.u8(static_cast<uint8_t>(byte));
+    for (const uint32_t value : {content, block, bytes}) out.le32(value);
+  };
+  const auto text = [&](std::string_view bytes) { out.bytes(as_bytes(bytes)); };
+  text("> ");
+  header(0x20, 1, 36, 36, 55);
+  out.le32(20);
+  out.le32(31);
+  text(
+      std::string_view("\xc2one fish two\x09\0\x32red\x09\0\x90"
+                       "blue fish",
+                       31));
+
+  // Of each block, bytes 0 to 3 of its numbers are noise, and the others are the same in all of them.
+  constexpr uint32_t blocks = 8, elements = 256, block_bytes = 8 * elements, same_bytes = 11;
+  constexpr uint32_t in_block = 8 * 4 + 4 * elements + 4 * same_bytes;
+  header(0x21, 8, blocks * block_bytes, block_bytes, 16 + 4 * blocks + blocks * in_block);
+  for (uint32_t block = 0; block < blocks; ++block) out.le32(16 + 4 * blocks + block * in_block);
+  const ByteVector noise = random_bytes(elements, 30);
+  for (uint32_t block = 0; block < blocks; ++block) {
+    for (int plane = 0; plane < 8; ++plane) {
+      out.le32(plane < 4 ? elements : same_bytes);
+      if (plane < 4) {
+        out.bytes(noise);
+        continue;
+      }
+      // A literal, a match of the 250 that follow, and the last five as literals.
+      const std::string same(5, static_cast<char>('0' + plane));
+      text("\x1f" + same.substr(0, 1) + std::string("\x01\0\xe7\x50", 4) + same);
+    }
+  }
+  header(0x22, 4, 4000, 4000, 4016);
+  out.bytes(field(500, 31));
+  text("behind");
+  write_file(path, file);
+}
+
 void make_text_file(const std::string& path) {
   std::string text;
   for (uint64_t line = 0; line < 300; ++line)
@@ -119,9 +193,11 @@ std::vector<GoldenSet> golden_sets() {
     sets.push_back({{"chains", i + 1}, {scheme, codecs[i], chunkers[i % chunkers.size()]}});
   }
   sets.push_back({kDeflatedSet, {Scheme::aware, "balanced", "fixed:8192"}});
+  sets.push_back({kFramesSet, {Scheme::aware, "blosc+shuffle:8+zstd", "fixed:8192"}});
   sets.push_back({kTextSet, {Scheme::aware, "columns+zstd", "fixed:8192"}});
   sets.push_back({kTimeSet, {Scheme::aware, "zstd", "fixed:8192"}});
   sets.push_back({kSmallVariablesSet, {Scheme::aware, "zstd", "fixed:8192"}});
+  sets.push_back({kBundleSet, {Scheme::aware, "across+magnitudes", "fixed:8192"}});
   sets.push_back({kThinnedSet, {Scheme::agnostic, "shuffle+zstd", "fixed:64"}});
   std::sort(sets.begin(), sets.end(), [](const GoldenSet& a, const GoldenSet& b) { return a.name < b.name; });
   return sets;
@@ -131,8 +207,12 @@ void make_golden_folder(const std::string& folder, const SetName& name) {
   std::filesystem::create_directories(folder);
   if (name == kDeflatedSet) {
     make_deflated_file(folder + "/fields.gz");
+  } else if (name == kFramesSet) {
+    make_frames_file(folder + "/0.0");
   } else if (name == kTextSet) {
     make_text_file(folder + "/atoms.dump");
+  } else if (name == kBundleSet) {
+    make_bundle_files(folder);
   } else if (name == kTimeSet) {
     make_field_files(folder, 2, kSidecar);
   } else if (name.job == kThinnedSet.job) {

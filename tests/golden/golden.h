@@ -32,12 +32,15 @@ void make_golden_folder(const std::string& folder, const SetName& name);
 /// The set that was saved, dropped and pruned to thin the packs of kThinnedSet.
 inline const SetName kDroppedSet{"thinned", 1};
 inline const SetName kThinnedSet{"thinned", 2};
-/// A file that a program has deflated, and lines of numbers.
+/// A file that a program has deflated, one of frames of c-blosc, and lines of numbers.
 inline const SetName kDeflatedSet{"deflated", 1};
+inline const SetName kFramesSet{"frames", 1};
 inline const SetName kTextSet{"text", 1};
 /// Whose step is the time 0.02.
 inline const SetName kTimeSet{"times", *step_of_time(0.02)};
 /// Whose leaf describes small variables.
 inline const SetName kSmallVariablesSet{"small", 1};
+/// Whose variables predict each other, in each of the ways that there are.
+inline const SetName kBundleSet{"bundle", 1};
 
 }  // namespace varve::test

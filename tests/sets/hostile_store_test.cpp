@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
 #include <functional>
 
 #include "core/memory_file_system.h"
 #include "engine/inspect.h"
+#include "sets/peak_memory.h"
 #include "sets/saving.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
@@ -16,20 +16,12 @@
 namespace varve {
 namespace {
 
+using test::clear_peak;
+using test::peak_memory_bytes;
 using test::SetMaker;
 using test::TempFolder;
 
 const SetName kName{"evil", 1};
-
-/// The most memory that this process ever had since clear_peak(), in bytes; 0 where the system does not tell.
-uint64_t peak_memory_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
-  }
-  return 0;
-}
-void clear_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 constexpr uint64_t kMemoryGrowthMax = 400_MiB;
 
