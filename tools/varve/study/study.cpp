@@ -104,7 +104,8 @@ class StudyRun {
     // A store in memory keeps what is written, and what is durable of it.
     advice.sample_bytes = std::min(times(options_.sample_bytes, kTrialFactor), options_.memory_bytes / 4);
     advice.group_size = options_.group_size;
-    advice.memory_bytes = options_.memory_bytes / 4;
+    // As much as a save has by default is needed to find what one finds; it takes less, but for the largest packs.
+    advice.memory_bytes = options_.memory_bytes / 4 * 3;
     advice.thread_count = options_.thread_count;
     advice.mean_time_between_failures = options_.assumptions.mean_time_between_failures;
     VARVE_ASSIGN(result_.advice, study_advice(series_, advice, progress_));
