@@ -135,10 +135,13 @@ class FrameOpener {
   explicit FrameOpener(ByteSpan raw) : raw_(raw), room_(opened_bytes_max(raw.size()) - raw.size()) {}
 
   Opened run() {
-    size_t from = 0;
-    while (const std::optional<size_t> at = find_frame(raw_, from)) {
-      const FrameHeader header = *read_frame_header(raw_.subspan(*at));
-      from = take(*at, header) ? end_ : *at + 1;
+    unsigned failures = 0;
+    for (size_t from = 0; failures < kOpeningFailuresMax;) {
+      const std::optional<size_t> at = find_frame(raw_, from);
+      if (!at) break;
+      const bool taken = take(*at, *read_frame_header(raw_.subspan(*at)));
+      failures = taken ? 0 : failures + 1;
+      from = taken ? end_ : *at + 1;
     }
     append(remains_.rest, raw_.subspan(end_));
     ByteWriter params(opened_.params);

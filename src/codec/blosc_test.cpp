@@ -97,6 +97,19 @@ TEST(Blosc, LeavesWhatIsNoFrameAsItIs) {
   });
 }
 
+TEST(Blosc, DoesNotGoOnWithWhatOnlyBeginsLikeFrames) {
+  ByteVector raw;
+  ByteWriter out(raw);
+  constexpr uint32_t frames = 20'000, content_bytes = 32 << 20;
+  for (uint32_t frame = 0; frame < frames; ++frame) {
+    out.bytes(as_bytes(std::string_view("\2\1\x30\1", 4)));
+    for (const uint32_t value : {content_bytes, content_bytes, uint32_t{32}, uint32_t{20}, uint32_t{8}, 0U, 0U})
+      out.le32(value);
+  }
+  raw.resize(4_MiB);
+  EXPECT_EQ(expect_made_again(raw).made_bytes, 0u);
+}
+
 TEST(Blosc, SurvivesAnyDamage) {
   const uint64_t seed = 72;
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -18,8 +18,6 @@ namespace {
 constexpr size_t kOpenedBytesMin = 256;
 /// A stream that zlib cannot make again is found out on so much of it.
 constexpr size_t kTriedBytes = 64_KiB;
-/// After so many that cannot be made again, one after the other, no more is looked at.
-constexpr unsigned kFailuresMax = 3;
 /// Beyond the blocks that a made stream has right, so much of the content has a say in them.
 constexpr size_t kLookedAhead = 1024;
 /// Contents that are taken for planes must be predicted so much better once they are none.
@@ -215,7 +213,7 @@ class StreamInflater {
   Inflation run() {
     BeginningFinder finder(raw_);
     size_t from = 0;
-    while (failures_ < kFailuresMax) {
+    while (failures_ < kOpeningFailuresMax) {
       const std::optional<Beginning> beginning = finder.next(from);
       if (!beginning) break;
       const size_t end = take(*beginning);

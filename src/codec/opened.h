@@ -41,6 +41,9 @@ constexpr uint64_t opened_bytes_max(uint64_t bytes) {
   return bytes < kPackBytesMax / 32 ? 32 * bytes + 64_KiB : kPackBytesMax;
 }
 
+/// After so many that cannot be made again, one after the other, no more is looked at.
+inline constexpr unsigned kOpeningFailuresMax = 3;
+
 /// Whether a fourth of it may be compressed: whether so much looks like noise. Looks at 16 KiB in all.
 bool may_be_compressed(ByteSpan raw);
 
