@@ -7,6 +7,7 @@
 
 #include "codec/codec.h"
 #include "codec/deflated.h"
+#include "codec/opened.h"
 #include "core/memory_file_system.h"
 #include "engine/save.h"
 #include "engine/source.h"
@@ -157,6 +158,21 @@ void make_deflated_packs(Seeds& seeds) {
   }
 }
 
+/// The frames of FORMAT.md's example, of which lz4 has one, and of what was not compressed.
+void make_packs_of_frames(Seeds& seeds) {
+  using namespace std::string_view_literals;
+  constexpr std::string_view frames =
+      "> \2\1\x20\1\x24\0\0\0\x24\0\0\0\x37\0\0\0\x14\0\0\0\x1f\0\0\0\xc2one fish two\x09\0\x32red\x09\0\x90"
+      "blue fish\2\1\x22\1\x05\0\0\0\x05\0\0\0\x15\0\0\0whole."sv;
+  const Opened opened = open_blosc(as_bytes(frames));
+  const EncodedBytes content = encode_chain({}, opened.bytes, {{}, {{opened.bytes.size(), {}}}}).value();
+  const EncodedBytes pack = behind_stage(opened.stage, frames.size(), opened.params, content);
+  PackMeta meta;
+  meta.recipe = pack.recipe;
+  meta.chunks = {{static_cast<uint32_t>(frames.size()), {}}};
+  seeds.add(encode_fuzzed_pack(meta, pack.body));
+}
+
 /// A pack of every codec of this build, alone and before another.
 void make_packs(const files::path& folder) {
   Seeds seeds(folder, "pack/chains");
@@ -164,6 +180,7 @@ void make_packs(const files::path& folder) {
   const PackShape shape{{ElementKind::floating, ByteOrder::little, 8}, {{1000, {10, 10, 10}, true}}};
   const ByteVector constant(raw.size(), std::byte{7});
   make_deflated_packs(seeds);
+  make_packs_of_frames(seeds);
   for (const Codec* codec : all_codecs()) {
     for (const char* second : {"", "+zstd", "+lzma"}) {
       const Result<CodecChain> chain = CodecChain::parse(std::string(codec->name()) + second);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -12,6 +13,8 @@ namespace {
 constexpr size_t kFrameHeaderBytes = 16;
 /// c-blosc compresses the planes of a block apart if there are at most so many, of so many bytes at least.
 constexpr size_t kSplitsMax = 16, kSplitBytesMin = 128;
+/// lz4 makes no more of a byte.
+constexpr size_t kLz4RatioMax = 255;
 /// How the bytes between a block's two ends were kept.
 enum class StreamKind : uint8_t { stored = 0, lz4 = 1 };
 
@@ -135,13 +138,18 @@ class FrameOpener {
   explicit FrameOpener(ByteSpan raw) : raw_(raw), room_(opened_bytes_max(raw.size()) - raw.size()) {}
 
   Opened run() {
-    unsigned failures = 0;
-    for (size_t from = 0; failures < kOpeningFailuresMax;) {
+    FutileOpenings futile(raw_);
+    for (size_t from = 0; !futile.enough();) {
       const std::optional<size_t> at = find_frame(raw_, from);
       if (!at) break;
-      const bool taken = take(*at, *read_frame_header(raw_.subspan(*at)));
-      failures = taken ? 0 : failures + 1;
-      from = taken ? end_ : *at + 1;
+      const FrameHeader header = *read_frame_header(raw_.subspan(*at));
+      if (take(*at, header)) {
+        futile.succeeded();
+        from = end_;
+      } else {
+        futile.failed(header.content_bytes);
+        from = *at + 1;
+      }
     }
     append(remains_.rest, raw_.subspan(end_));
     ByteWriter params(opened_.params);
@@ -161,7 +169,8 @@ class FrameOpener {
 
   /// False: it is none that can be made again, and nothing was taken.
   bool take(size_t at, const FrameHeader& header) {
-    if (header.bytes > raw_.size() - at || header.content_bytes > room_) return false;
+    const bool may_be = header.bytes <= raw_.size() - at && header.content_bytes <= kLz4RatioMax * header.bytes;
+    if (!may_be || header.content_bytes > room_) return false;
     const Remains::Mark before = remains_.mark();
     const size_t content_at = opened_.bytes.size();
     append(remains_.rest, raw_.subspan(end_, at - end_));
@@ -192,7 +201,7 @@ class FrameOpener {
       const MutableByteSpan out = content.subspan(block * header.block_bytes, header.bytes_of_block(block));
       const size_t splits = splits_of(header, out.size());
       if (out.size() % splits != 0) return false;
-      planes_.resize(out.size());
+      if (header.in_planes()) planes_.resize(out.size());
       const MutableByteSpan into = header.in_planes() ? MutableByteSpan(planes_) : out;
       remains_.rest.push_back(static_cast<std::byte>(splits));
       const size_t stream_bytes = out.size() / splits;
@@ -396,7 +405,12 @@ bool ends_in_blosc(ByteSpan raw) {
     if (bytes > raw.size() - *at) return true;
     from = *at + bytes;
   }
-  return false;
+  // Of the next one there may be too little to know it.
+  return from > 0 && raw.size() - from < kFrameHeaderBytes + 4;
+}
+
+bool begins_with_blosc(ByteSpan raw) {
+  return find_frame(raw.first(std::min<size_t>(raw.size(), 64_KiB)), 0).has_value();
 }
 
 const Codec& blosc_codec() {

@@ -108,6 +108,18 @@ TEST(Blosc, DoesNotGoOnWithWhatOnlyBeginsLikeFrames) {
   }
   raw.resize(4_MiB);
   EXPECT_EQ(expect_made_again(raw).made_bytes, 0u);
+
+  // Nor if some of them are frames.
+  ByteVector mixed;
+  const ByteVector good = plain_frame(ByteVector(1, std::byte{7}));
+  for (uint32_t frame = 0; frame < frames; ++frame) {
+    append(mixed, ByteSpan(raw).subspan(64, 32));
+    store_le(mixed.data() + mixed.size() - 32 + 12, uint32_t{1 << 20});
+    append(mixed, ByteSpan(raw).subspan(64, 32));
+    append(mixed, good);
+  }
+  mixed.resize(mixed.size() + 1_MiB);
+  expect_made_again(mixed);
 }
 
 TEST(Blosc, SurvivesAnyDamage) {
@@ -187,6 +199,24 @@ TEST(BloscByItsLibrary, IsOpenedWhateverItsSettings) {
       }
     }
   }
+}
+
+TEST(BloscByItsLibrary, IsOpenedWhereItDoesNotLookLikeNoise) {
+  Random random(76);
+  ByteVector raw;
+  for (int chunk = 0; chunk < 8; ++chunk) {
+    ByteVector walk(256_KiB);
+    uint32_t value = 1'000'000;
+    for (size_t at = 0; at < walk.size(); at += 4) {
+      value += static_cast<uint32_t>(random() % 15) - 7;
+      store_le(walk.data() + at, value);
+    }
+    append(raw, frame_by_library(walk, {.element_bytes = 4}));
+  }
+  EXPECT_FALSE(may_be_compressed(raw));
+  EXPECT_TRUE(begins_with_blosc(raw));
+  const EncodedBytes encoded = *make_encoder({})->encode(raw, {{}, {test::run_of(raw.size())}});
+  EXPECT_TRUE(recipe_name(encoded.recipe)->starts_with("blosc")) << *recipe_name(encoded.recipe);
 }
 
 TEST(BloscByItsLibrary, OfOtherCodersStaysAsItIs) {

@@ -118,9 +118,9 @@ class AutomaticEncoder final : public Encoder {
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
     if (!shape.parts.empty()) return encode_across(raw, shape);
-    if (of_opened_ == nullptr || shape.type != ElementType{} || !may_be_compressed(raw) || !is_opening_due())
-      return encode_as_it_is(raw, shape);
-    return encode_opened(raw, shape);
+    const bool may_open = of_opened_ != nullptr && shape.type == ElementType{} &&
+                          (may_be_compressed(raw) || begins_with_blosc(raw)) && is_opening_due();
+    return may_open ? encode_opened(raw, shape) : encode_as_it_is(raw, shape);
   }
 
   /// What was found to help is likely to help, for a while. What nothing helped may be different now.

@@ -10,8 +10,8 @@ struct CodecPolicy {
   enum class Kind : uint8_t { automatic, chain, paper } kind = Kind::automatic;
   Effort effort = Effort::balanced;  ///< for automatic
   CodecChain chain;                  ///< for chain
-  /// For automatic, but not with effort fast: streams that programs deflated are stored as what they hold, if they can
-  /// be made again. It takes about as long as to deflate it.
+  /// For automatic, but not with effort fast: what programs compressed is stored as what it holds, if it can be made
+  /// again (opened.h). For what is deflated, that takes about as long as to deflate it.
   bool opens_compressed = true;
 
   /// "fast", "balanced" or "best": trials, as much as the effort allows.

@@ -208,12 +208,12 @@ uint32_t planes_of(ByteSpan content) {
 
 class StreamInflater {
  public:
-  explicit StreamInflater(ByteSpan raw) : raw_(raw), room_(opened_bytes_max(raw.size()) - raw.size()) {}
+  explicit StreamInflater(ByteSpan raw) : raw_(raw), room_(opened_bytes_max(raw.size()) - raw.size()), futile_(raw) {}
 
   Inflation run() {
     BeginningFinder finder(raw_);
     size_t from = 0;
-    while (failures_ < kOpeningFailuresMax) {
+    while (!futile_.enough()) {
       const std::optional<Beginning> beginning = finder.next(from);
       if (!beginning) break;
       const size_t end = take(*beginning);
@@ -231,16 +231,19 @@ class StreamInflater {
     const ByteSpan body = raw_.subspan(beginning.body);
     content_.clear();
     Inflated found = inflate(body, room_, content_);
-    if (found.end == Inflated::End::damaged) return 0;
+    if (found.end == Inflated::End::damaged) {
+      futile_.wasted(content_.size());
+      return 0;
+    }
     const bool whole = found.end == Inflated::End::whole;
     const ByteSpan stream = whole ? body.first(found.in_bytes) : body;
     if (stream.size() < kOpenedBytesMin || found.blocks == 0) return 0;
     const std::optional<DeflatedStream> made = find_settings(beginning, found, stream);
     if (!made) {
-      ++failures_;
+      futile_.failed(content_.size());
       return whole ? beginning.body + stream.size() : 0;
     }
-    failures_ = 0;
+    futile_.succeeded();
     last_ = made->settings;
     add(*made, beginning.body);
     return beginning.body + (whole ? stream.size() : made->made_bytes);
@@ -294,7 +297,7 @@ class StreamInflater {
   const ByteSpan raw_;
   size_t room_;     ///< for contents that are still to come
   size_t end_ = 0;  ///< of the last stream
-  unsigned failures_ = 0;
+  FutileOpenings futile_;
   std::optional<DeflateSettings> last_;
   ByteVector content_, rest_;
   Inflation inflation_;
@@ -379,7 +382,8 @@ bool ends_in_deflated(ByteSpan raw) {
   BeginningFinder finder(raw);
   ByteVector content;
   bool after_whole = false;
-  for (size_t from = 0;;) {
+  FutileOpenings futile(raw);
+  for (size_t from = 0; !futile.enough();) {
     const std::optional<Beginning> beginning = finder.next(from);
     if (!beginning) return false;
     content.clear();
@@ -388,10 +392,12 @@ bool ends_in_deflated(ByteSpan raw) {
     // Nonsense may look like the front of a first block.
     if (found.end == Inflated::End::cut && (found.blocks > 0 || after_whole)) return true;
     const bool whole = found.end == Inflated::End::whole;
+    if (!whole) futile.wasted(content.size());
     after_whole = after_whole || (whole && found.in_bytes >= kOpenedBytesMin);
     from = whole ? beginning->body + found.in_bytes : after_header(*beginning);
     if (whole) finder.try_bare(from);
   }
+  return false;
 }
 
 }  // namespace varve

@@ -228,6 +228,26 @@ TEST_F(InflateTable, IsRefusedIfItSaysWhatCannotBe) {
   expect_refused("a second stream that is not there", [&](Stream& stream) { table.streams.push_back(stream); });
 }
 
+TEST(Inflate, DoesNotGoOnWithWhatOnlyBeginsLikeStreams) {
+  // Headers, each of a stored block that reaches over the others to what gives very much, and then no block.
+  constexpr size_t headers = 400, header_bytes = 7;
+  ByteVector bomb = deflated_by_zlib(ByteVector(24_MiB), {1, 9});
+  ByteVector raw;
+  ByteWriter out(raw);
+  for (size_t header = 0; header < headers; ++header) {
+    const auto bytes = static_cast<uint16_t>((headers - header - 1) * header_bytes);
+    out.bytes(as_bytes(std::string_view("\x78\x01\0", 3)));
+    out.le16(bytes);
+    out.le16(static_cast<uint16_t>(~bytes));
+  }
+  bomb[0] &= ~std::byte{1};  // not the last block
+  bomb.resize(bomb.size() - 8);
+  out.bytes(bomb);
+  raw.resize(1_MiB, std::byte{0xff});
+  expect_made_again(raw);
+  ends_in_deflated(raw);
+}
+
 TEST(InflateChain, MayGrowWhatItsStagesTakeInButWithinALimit) {
   ByteVector body(4), raw(4);
   const auto recipe_of = [](std::initializer_list<std::pair<CodecNumber, uint64_t>> stages) {

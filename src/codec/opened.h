@@ -41,13 +41,31 @@ constexpr uint64_t opened_bytes_max(uint64_t bytes) {
   return bytes < kPackBytesMax / 32 ? 32 * bytes + 64_KiB : kPackBytesMax;
 }
 
-/// After so many that cannot be made again, one after the other, no more is looked at.
-inline constexpr unsigned kOpeningFailuresMax = 3;
+/// What has been tried in vain, so that bytes that only begin like what can be opened cost no more than others.
+class FutileOpenings {
+ public:
+  explicit FutileOpenings(ByteSpan raw) : bytes_max_(opened_bytes_max(raw.size())) {}
+  /// Whether no more is to be looked at: three could not be made again, one after the other, or as many bytes of
+  /// content were for nothing as there may be in all.
+  bool enough() const { return in_a_row_ >= 3 || bytes_ > bytes_max_; }
+  void succeeded() { in_a_row_ = 0; }
+  void failed(uint64_t content_bytes) {
+    ++in_a_row_;
+    wasted(content_bytes);
+  }
+  /// What turned out to be nothing that could be made again.
+  void wasted(uint64_t content_bytes) { bytes_ += content_bytes; }
+
+ private:
+  const uint64_t bytes_max_;
+  uint64_t bytes_ = 0;
+  unsigned in_a_row_ = 0;
+};
 
 /// Whether a fourth of it may be compressed: whether so much looks like noise. Looks at 16 KiB in all.
 bool may_be_compressed(ByteSpan raw);
 
-/// Streams of deflate: deflated.h.
+/// Streams of deflate, with a header of zlib, gzip or zip. FORMAT.md, "inflate".
 Opened open_deflated(ByteSpan raw);
 /// Frames of c-blosc 1 that lz4 compressed, as Zarr writes them. FORMAT.md, "blosc".
 Opened open_blosc(ByteSpan raw);
@@ -56,5 +74,8 @@ Opened open_blosc(ByteSpan raw);
 /// at hand.
 bool ends_in_deflated(ByteSpan raw);
 bool ends_in_blosc(ByteSpan raw);
+
+/// Whether a frame of blosc begins in the first 64 KiB: what lz4 leaves of some numbers does not look like noise.
+bool begins_with_blosc(ByteSpan raw);
 
 }  // namespace varve

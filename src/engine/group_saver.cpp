@@ -149,7 +149,8 @@ uint64_t chunks_expected(const SaveOptions& options, const GroupStreams& group) 
 }
 
 uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& group) {
-  uint64_t bytes = options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor);
+  uint64_t bytes = options.pack_bytes + options.pack_bytes / kPacksOfMuchOfARank;
+  if (!group.bundle_keys.empty()) bytes = options.pack_bytes * kBundlePackFactor;
   for (const Stream& stream : group.streams) bytes = std::max(bytes, stream.pack_bytes);
   return bytes;
 }
@@ -165,7 +166,7 @@ class PackWriter {
         group_(group),
         packs_(packs),
         arenas_(arenas),
-        builder_(context.options.pack_bytes),
+        builder_(context.options.pack_bytes, context.options.scheme),
         encoding_max_(std::clamp<uint64_t>(
             context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
             context.tasks_max)),

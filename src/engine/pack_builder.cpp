@@ -315,7 +315,7 @@ void FreshChunks::Generation::grow() {
 void PackBuilder::expect(const Stream& stream, uint64_t bytes) {
   const uint64_t classes = stream.bundle.number > 0 ? stream.bundle.classes : 0;
   bytes_expected_ = classes > 0 ? std::min(bundle_pack_bytes(pack_bytes_, classes) + classes * 8_KiB, classes * bytes)
-                                : std::min(pack_bytes_of(stream), bytes);
+                                : std::min(std::max(pack_bytes_, pack_bytes_of(stream)), bytes);
 }
 
 void PackBuilder::begin_part(const Stream& stream) {
@@ -340,15 +340,15 @@ bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
 }
 
 bool PackBuilder::ends_before(const Stream& stream) const {
-  if (stream.rank == last_stream_->rank || stream.pack_bytes > 0) return false;
-  const bool much_of_a_rank = std::max(stream.bytes, last_stream_->bytes) >= pack_bytes_ / 8;
-  return much_of_a_rank && pending_.bytes().size() >= pack_bytes_ / 8;
+  if (!is_by_rank_ || stream.rank == last_stream_->rank || stream.pack_bytes > 0) return false;
+  const uint64_t much = much_of_a_rank();
+  return std::max(stream.bytes, last_stream_->bytes) >= much && pending_.bytes().size() >= much;
 }
 
 uint64_t PackBuilder::pack_bytes_of(const Stream& stream) const {
   if (stream.pack_bytes > 0) return stream.pack_bytes;
-  const bool in_halves = stream.rank >= 0 && stream.bytes > pack_bytes_ && stream.bytes < 2 * pack_bytes_;
-  return in_halves ? std::min(pack_bytes_, stream.bytes / 2 + 64_KiB) : pack_bytes_;
+  const uint64_t rest = is_by_rank_ && stream.rank >= 0 && stream.bytes > pack_bytes_ ? stream.bytes % pack_bytes_ : 0;
+  return rest > 0 && rest < much_of_a_rank() ? pack_bytes_ + much_of_a_rank() : pack_bytes_;
 }
 
 uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score,

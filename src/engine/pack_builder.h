@@ -199,18 +199,23 @@ struct PendingPack {
   PackMeta meta;  ///< without the recipe
 };
 
+/// Packs end with what a rank has of a variable if that is such a part of a pack, and are larger by as much where less
+/// would be left.
+inline constexpr uint64_t kPacksOfMuchOfARank = 8;
+
 /// Gathers the new chunks of one similarity class, or of the classes of a bundle, into packs.
 class PackBuilder {
  public:
-  explicit PackBuilder(uint64_t pack_bytes) : pack_bytes_(pack_bytes) {}
+  /// In the order of a block scheme, packs are of many ranks.
+  PackBuilder(uint64_t pack_bytes, Scheme scheme) : pack_bytes_(pack_bytes), is_by_rank_(!takes_blocks(scheme)) {}
 
   bool empty() const { return pending_.meta.chunks.empty(); }
   /// Has room ready for a pack that begins with this stream, of whose class no more than so many bytes will come.
   void expect(const Stream& stream, uint64_t bytes);
   /// Whether a chunk of this stream may join what is there.
   bool accepts(const Stream& stream, uint64_t bytes) const;
-  /// Adds a chunk; returns its offset in the pack. `stays`: its bytes are where they are until the pack is written, and
-  /// are copied only where they do not follow the last ones.
+  /// Adds a chunk of a stream that is there until the pack is taken; returns its offset in the pack. `stays`: its bytes
+  /// are where they are until the pack is written, and are copied only where they do not follow the last ones.
   uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score, bool stays = false);
   /// The same of a chunk of a batch, of whatever streams it is; what is viewed stays.
   uint64_t add(const std::vector<Stream>& streams, const ChunkBatch& batch, const BatchChunk& chunk);
@@ -222,8 +227,9 @@ class PackBuilder {
   /// Returns its offset in the pack.
   uint64_t append_chunk(ByteSpan bytes, const Score& score, bool stays);
   void append(ByteSpan bytes, bool stays);
-  /// Of what a rank has, a little more than a pack makes two halves.
+  /// Packs of what a rank has are a little larger where too little would be left for one of its own.
   uint64_t pack_bytes_of(const Stream& stream) const;
+  uint64_t much_of_a_rank() const { return pack_bytes_ / kPacksOfMuchOfARank; }
   /// Whether the pack ends with what a rank has of a variable: if that is much, so that who reads one rank alone does
   /// not read many others.
   bool ends_before(const Stream& stream) const;
@@ -234,6 +240,7 @@ class PackBuilder {
   void note_run(const Stream& stream, uint64_t stream_offset, uint64_t bytes);
 
   const uint64_t pack_bytes_;
+  const bool is_by_rank_;
   uint64_t bytes_expected_ = 0;
   PendingPack pending_;
   uint32_t class_id_ = 0;

@@ -329,7 +329,7 @@ struct Packing : testing::Test {
 };
 
 TEST_F(Packing, JoinsNeighboursIntoRunsAndKnowsWholeArrays) {
-  PackBuilder builder(1_MiB);
+  PackBuilder builder(1_MiB, Scheme::aware);
   EXPECT_TRUE(builder.empty());
   const Stream whole = stream(1, 200, {10, 20}), part = stream(1, 200, {10, 20});
   EXPECT_EQ(add(builder, whole, 0, 800), 0u);
@@ -352,7 +352,7 @@ TEST_F(Packing, JoinsNeighboursIntoRunsAndKnowsWholeArrays) {
 }
 
 TEST_F(Packing, TakesOneClassAndTypeUpToItsSize) {
-  PackBuilder builder(1000);
+  PackBuilder builder(1000, Scheme::aware);
   const Stream first = stream(1, 1000);
   EXPECT_TRUE(builder.accepts(first, 5000)) << "a chunk larger than a pack has one of its own";
   add(builder, first, 0, 800);
@@ -370,8 +370,8 @@ TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
     made.rank = rank;
     return made;
   };
-  const auto takes_both = [&](const Stream& first, const Stream& second) {
-    PackBuilder builder(1_MiB);
+  const auto takes_both = [&](const Stream& first, const Stream& second, Scheme scheme = Scheme::aware) {
+    PackBuilder builder(1_MiB, scheme);
     add(builder, first, 0, first.bytes);
     return builder.accepts(second, 8_KiB);
   };
@@ -383,21 +383,23 @@ TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
   Stream wide = of_rank(1, 128_KiB);
   wide.pack_bytes = 16_MiB;
   EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), wide)) << "what comes again from far away";
+  EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), of_rank(1, 128_KiB), Scheme::aware_block)) << "blocks of ranks in turn";
 
-  PackBuilder sparse(1_MiB);
+  PackBuilder sparse(1_MiB, Scheme::aware);
   const Stream known = of_rank(0, 512_KiB), next = of_rank(1, 512_KiB);
   add(sparse, known, 0, 8_KiB);
   EXPECT_TRUE(sparse.accepts(next, 8_KiB)) << "little of it is new";
 
-  PackBuilder halves(1_MiB);
-  const Stream longer = of_rank(0, 1200_KiB);
-  add(halves, longer, 0, 600_KiB);
-  EXPECT_TRUE(halves.accepts(longer, 64_KiB));
-  EXPECT_FALSE(halves.accepts(longer, 72_KiB));
+  PackBuilder full(1_MiB, Scheme::aware);
+  const Stream longer = of_rank(0, 1100_KiB), much_longer = of_rank(0, 1200_KiB), nobodys = of_rank(-1, 1100_KiB);
+  add(full, longer, 0, 1024_KiB);
+  EXPECT_TRUE(full.accepts(longer, 76_KiB)) << "what is left of it";
+  EXPECT_FALSE(full.accepts(much_longer, 8_KiB));
+  EXPECT_FALSE(full.accepts(nobodys, 8_KiB));
 }
 
 TEST_F(Packing, CopiesWhatStaysWhereItIsOnlyIfItIsNotTogether) {
-  PackBuilder builder(1_MiB);
+  PackBuilder builder(1_MiB, Scheme::aware);
   const Stream from = stream(1, 300);
   const ByteVector memory = test::random_bytes(2400, 1);
   const auto add_at = [&](uint64_t offset, bool stays) {
@@ -424,7 +426,7 @@ TEST_F(Packing, CopiesWhatStaysWhereItIsOnlyIfItIsNotTogether) {
 }
 
 TEST_F(Packing, BeginsANewRunWithANewPack) {
-  PackBuilder builder(1_MiB);
+  PackBuilder builder(1_MiB, Scheme::aware);
   const Stream from = stream(1, 300);
   add(builder, from, 0, 800);
   builder.take("key", score);

@@ -37,7 +37,7 @@ std::string_view scheme_name(Scheme scheme) {
 WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes, uint64_t pack_bytes,
                      uint64_t chunk_bytes)
     : streams_(streams),
-      blocks_(scheme == Scheme::agnostic_block || scheme == Scheme::aware_block),
+      blocks_(takes_blocks(scheme)),
       by_class_(scheme == Scheme::aware || scheme == Scheme::aware_block),
       block_bytes_(block_bytes),
       pack_bytes_(pack_bytes),

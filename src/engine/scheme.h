@@ -16,6 +16,8 @@ namespace varve {
 enum class Scheme : uint8_t { agnostic, agnostic_block, aware, aware_block };
 Result<Scheme> parse_scheme(std::string_view name);
 std::string_view scheme_name(Scheme scheme);
+/// Whether streams take turns, block by block.
+constexpr bool takes_blocks(Scheme scheme) { return scheme == Scheme::agnostic_block || scheme == Scheme::aware_block; }
 
 /// The bytes of one variable, or of a file's skeleton, on their way into the store.
 struct Stream {

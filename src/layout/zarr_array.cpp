@@ -68,6 +68,7 @@ Result<ZarrArray> parse_zarr2_array(std::string_view json) {
   const Json& filters = member(description, "filters");
   const bool plain = member(description, "compressor").is_null() && (filters.is_null() || filters.empty());
   const Json& type = member(description, "dtype");
+  array.encoded = !plain;
   if (plain && type.is_string()) array.type = numpy_type(type.get_ref<const std::string&>());
   if (is_text(member(description, "order"), "F")) std::reverse(array.chunk_shape.begin(), array.chunk_shape.end());
   return array;
@@ -84,6 +85,7 @@ Result<ZarrArray> parse_zarr3_array(std::string_view json) {
   array.has_lead = !is_text(member(member(description, "chunk_key_encoding"), "name"), "v2");
   const std::optional<ByteOrder> order = plain_byte_order(member(description, "codecs"));
   const Json& type = member(description, "data_type");
+  array.encoded = !order;
   if (order && type.is_string()) array.type = named_array_type(type.get_ref<const std::string&>(), *order);
   return array;
 }
@@ -113,7 +115,8 @@ Layout zarr_chunk_layout(const ZarrArray& array, std::string name, uint64_t file
   if (file_bytes == 0) return layout;
   std::optional<Variable> chunk;
   if (array.type) chunk = plain_array(name, *array.type, array.chunk_shape, {0, file_bytes});
-  layout.variables.push_back(chunk ? std::move(*chunk) : bytes_variable(std::move(name), {0, file_bytes}, !array.type));
+  layout.variables.push_back(chunk ? std::move(*chunk)
+                                   : bytes_variable(std::move(name), {0, file_bytes}, array.encoded));
   return layout;
 }
 

@@ -15,7 +15,9 @@ namespace varve {
 /// An array in Zarr's format, version 2 or 3: a folder with a description in JSON, and a file for each chunk.
 struct ZarrArray {
   size_t dimensions = 0;
-  /// Of the elements, in chunks that are plain: neither compressed nor filtered. Nothing: chunks are encoded.
+  /// Chunks are compressed or filtered.
+  bool encoded = false;
+  /// Of the elements, in chunks that are not encoded. Nothing: it is none that is known, such as a structure.
   std::optional<ArrayType> type;
   std::vector<uint64_t> chunk_shape;  ///< as it lies in a chunk's file, slowest dimension first
   bool has_lead = false;              ///< names of chunks begin with `c`

@@ -78,6 +78,14 @@ TEST_F(ZarrFoldersTest, GivesCompressedChunksANameAlone) {
   }
 }
 
+TEST_F(ZarrFoldersTest, DoesNotTakeElementsOfUnknownTypesForEncoded) {
+  write("particles/.zarray", replaced(kPlain2, "\">f4\"", R"([["x","<f4"],["cell","<i4"]])"));
+  const std::optional<Variable> found = chunk("particles/0.0", 400);
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->encoded);
+  EXPECT_EQ(found->type.name(), "BYTES");
+}
+
 TEST_F(ZarrFoldersTest, TakesChunksOfAnotherSizeForBytes) {
   write("heat/.zarray", kPlain2);
   EXPECT_EQ(chunk("heat/0.0", 199)->type.name(), "BYTES");

@@ -46,7 +46,7 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
                      WorkOrder(group.streams, options.scheme, whole_block_bytes(options), options.pack_bytes,
                                options.chunker.bytes_average),
                      *chunker, UINT64_MAX, cuts_cells(options.chunker));
-  PackBuilder builder(options.pack_bytes);
+  PackBuilder builder(options.pack_bytes, options.scheme);
   ChunkBatch batch(std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(*chunker, cuts_cells(options.chunker))));
   const ScoreFunction score = ScoreFunction::preferred();
   const auto key_of = [&group](const Stream& of) -> const std::string& {

@@ -104,7 +104,7 @@ class StudyRun {
     // A store in memory keeps what is written, and what is durable of it.
     advice.sample_bytes = std::min(times(options_.sample_bytes, kTrialFactor), options_.memory_bytes / 4);
     advice.group_size = options_.group_size;
-    // As much as a save has by default is needed to find what one finds; it takes less, but for the largest packs.
+    // A save with less would find less of what comes again from far away; few need all that they may take.
     advice.memory_bytes = options_.memory_bytes / 4 * 3;
     advice.thread_count = options_.thread_count;
     advice.mean_time_between_failures = options_.assumptions.mean_time_between_failures;
