@@ -6,7 +6,7 @@
 #include <string>
 
 #include "codec/codec.h"
-#include "codec/deflated.h"
+#include "codec/deflater.h"
 #include "codec/opened.h"
 #include "core/memory_file_system.h"
 #include "engine/save.h"
@@ -130,6 +130,20 @@ void make_store(const files::path& folder) {
   }
 }
 
+/// Packs of what was opened in so many bytes, with and without sections.
+void add_opened(Seeds& seeds, const Opened& opened, uint64_t raw_bytes) {
+  const uint64_t bytes = opened.bytes.size();
+  const EncodedBytes encoded =
+      encode_chain(CodecChain::parse("zstd").value(), opened.bytes, {{}, {{bytes, {}}}}).value();
+  for (const EncodedBytes& content : {encoded, joined({{bytes, encoded}})}) {
+    const EncodedBytes pack = behind_stage(opened.stage, raw_bytes, opened.params, content);
+    PackMeta meta;
+    meta.recipe = pack.recipe;
+    meta.chunks = {{static_cast<uint32_t>(raw_bytes), {}}};
+    seeds.add(encode_fuzzed_pack(meta, pack.body));
+  }
+}
+
 /// What a program deflated, with and without HDF5's shuffle, as it is opened, also by sections.
 void make_deflated_packs(Seeds& seeds) {
   const ByteVector field = test::smooth_field(1000, 1);
@@ -142,20 +156,7 @@ void make_deflated_packs(Seeds& seeds) {
     raw.insert(raw.end(), {std::byte{0x78}, std::byte{0x9c}});
     raw.insert(raw.end(), stream.begin(), stream.end());
   }
-  const Inflation opened = inflate_streams(raw);
-  params.clear();
-  ByteWriter writer(params);
-  write_deflated_table(writer, opened.table);
-  const uint64_t bytes = opened.bytes.size();
-  const EncodedBytes encoded =
-      encode_chain(CodecChain::parse("zstd").value(), opened.bytes, {{}, {{bytes, {}}}}).value();
-  for (const EncodedBytes& content : {encoded, joined({{bytes, encoded}})}) {
-    const EncodedBytes pack = behind_stage(CodecNumber::inflate, raw.size(), params, content);
-    PackMeta meta;
-    meta.recipe = pack.recipe;
-    meta.chunks = {{static_cast<uint32_t>(raw.size()), {}}};
-    seeds.add(encode_fuzzed_pack(meta, pack.body));
-  }
+  add_opened(seeds, open_deflated(raw), raw.size());
 }
 
 /// The frames of FORMAT.md's example, of which lz4 has one, and of what was not compressed.
@@ -164,13 +165,7 @@ void make_packs_of_frames(Seeds& seeds) {
   constexpr std::string_view frames =
       "> \2\1\x20\1\x24\0\0\0\x24\0\0\0\x37\0\0\0\x14\0\0\0\x1f\0\0\0\xc2one fish two\x09\0\x32red\x09\0\x90"
       "blue fish\2\1\x22\1\x05\0\0\0\x05\0\0\0\x15\0\0\0whole."sv;
-  const Opened opened = open_blosc(as_bytes(frames));
-  const EncodedBytes content = encode_chain({}, opened.bytes, {{}, {{opened.bytes.size(), {}}}}).value();
-  const EncodedBytes pack = behind_stage(opened.stage, frames.size(), opened.params, content);
-  PackMeta meta;
-  meta.recipe = pack.recipe;
-  meta.chunks = {{static_cast<uint32_t>(frames.size()), {}}};
-  seeds.add(encode_fuzzed_pack(meta, pack.body));
+  add_opened(seeds, open_blosc(as_bytes(frames)), frames.size());
 }
 
 /// A pack of every codec of this build, alone and before another.

@@ -10,9 +10,8 @@
 namespace varve {
 namespace {
 
-/// What stages may take in, one after the other: some codecs grow what they cannot shrink, and what was
-/// compressed is larger by nature. Bounds what a hostile recipe makes decode_chain() allocate. FORMAT.md, "Codec
-/// recipe".
+/// What stages may take in, one after the other: some codecs grow what they cannot shrink, and what was compressed is
+/// larger by nature. Bounds what a hostile recipe makes decode_chain() allocate. FORMAT.md, "Codec recipe".
 class StageLimits {
  public:
   explicit StageLimits(uint64_t raw_bytes) : base_bytes_(raw_bytes) {}

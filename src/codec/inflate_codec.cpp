@@ -2,6 +2,7 @@
 
 #include "codec/deflated.h"
 #include "codec/kernels.h"
+#include "codec/opened.h"
 #include "codec/registry.h"
 
 namespace varve {
@@ -17,10 +18,9 @@ class InflateCodec final : public Codec {
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector& params, ByteVector& out) const override {
     if (level != 0) return Status::invalid_argument("inflate has no levels");
     if (in.size() > kPackBytesMax) return Status::invalid_argument("a pack is larger than its limit");
-    const Inflation inflation = inflate_streams(in);
-    ByteWriter writer(params);
-    write_deflated_table(writer, inflation.table);
-    out.insert(out.end(), inflation.bytes.begin(), inflation.bytes.end());
+    const Opened opened = open_deflated(in);
+    params.insert(params.end(), opened.params.begin(), opened.params.end());
+    out.insert(out.end(), opened.bytes.begin(), opened.bytes.end());
     return {};
   }
 

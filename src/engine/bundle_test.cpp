@@ -196,14 +196,7 @@ struct DamagedBundles : Bundles {
     return store->arena(place.arena).value()->index().packs.at(place.ordinal);
   }
   void rewrite(const ArenaId& arena, const std::function<void(ByteVector&)>& change) {
-    const std::string path = store->arena_path(arena);
-    ByteVector raw = read_file(fs, path, 64_MiB).value();
-    change(raw);
-    ASSERT_TRUE(fs.remove(path).ok());
-    const auto file = fs.create(path).value();
-    ASSERT_TRUE(file->write_at(0, raw).ok());
-    ASSERT_TRUE(file->sync().ok());
-    ASSERT_TRUE(fs.sync_directory(parent_path(path)).ok());
+    test::rewrite(fs, store->arena_path(arena), change);
     store->drop_arena_cache();
   }
 

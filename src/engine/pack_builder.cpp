@@ -315,7 +315,7 @@ void FreshChunks::Generation::grow() {
 void PackBuilder::expect(const Stream& stream, uint64_t bytes) {
   const uint64_t classes = stream.bundle.number > 0 ? stream.bundle.classes : 0;
   bytes_expected_ = classes > 0 ? std::min(bundle_pack_bytes(pack_bytes_, classes) + classes * 8_KiB, classes * bytes)
-                                : std::min(std::max(pack_bytes_, pack_bytes_of(stream)), bytes);
+                                : std::min(pack_bytes_of(stream), bytes);
 }
 
 void PackBuilder::begin_part(const Stream& stream) {

@@ -21,6 +21,7 @@ namespace {
 
 using test::check_numbers;
 using test::numbers_between;
+using test::rewrite;
 using test::save_numbers;
 
 const SetName kFirst{"job", 1}, kSecond{"job", 2};
@@ -30,16 +31,6 @@ RepairOptions at_once() {
   options.thread_count = 1;
   options.wait_seconds = 0;
   return options;
-}
-
-void rewrite(FileSystem& fs, const std::string& path, const std::function<void(ByteVector&)>& change) {
-  ByteVector raw = read_file(fs, path, 64_MiB).value();
-  change(raw);
-  ASSERT_TRUE(fs.remove(path).ok());
-  const auto file = fs.create(path).value();
-  ASSERT_TRUE(file->write_at(0, raw).ok());
-  ASSERT_TRUE(file->sync().ok());
-  ASSERT_TRUE(fs.sync_directory(parent_path(path)).ok());
 }
 
 /// A store with two sets that share chunks, in an arena each, and a deeper level that has both.

@@ -59,6 +59,16 @@ std::string differences(const Snapshot& saved, const Snapshot& restored) {
 }
 }  // namespace
 
+void rewrite(FileSystem& fs, const std::string& path, const std::function<void(ByteVector&)>& change) {
+  ByteVector raw = read_file(fs, path, 64_MiB).value();
+  change(raw);
+  ASSERT_TRUE(fs.remove(path).ok());
+  const auto file = fs.create(path).value();
+  ASSERT_TRUE(file->write_at(0, raw).ok());
+  ASSERT_TRUE(file->sync().ok());
+  ASSERT_TRUE(fs.sync_directory(parent_path(path)).ok());
+}
+
 testing::AssertionResult restores_as(const Store& store, const SetName& name, const Snapshot& saved,
                                      const RestoreOptions& options) {
   const TempFolder folder;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,9 @@ Result<SaveReport> save(const Store& store, const std::string& folder, const std
 std::unique_ptr<Store> make_store(FileSystem& fs, const std::string& path = "/store");
 /// The store that is there.
 std::unique_ptr<Store> open_store(FileSystem& fs, const std::string& path = "/store");
+
+/// Puts a file of a store there anew, durable, with other contents. Whoever has it open goes on with the old one.
+void rewrite(FileSystem& fs, const std::string& path, const std::function<void(ByteVector&)>& change);
 
 /// Restores a set into a new folder and compares it with what was saved.
 testing::AssertionResult restores_as(const Store& store, const SetName& name, const Snapshot& saved,
