@@ -26,7 +26,7 @@ namespace varve {
 namespace {
 
 /// Smaller reads are better served by the page cache and its read-ahead.
-constexpr size_t kDirectReadBytesMin = 64_KiB;
+constexpr size_t kDirectReadBytesMin = 32_KiB;
 /// A file that is written directly, and has become so long, has space for as much again set aside, or for the most,
 /// where the file system has so many times as much left.
 constexpr uint64_t kSetAsideBytesMin = 8_MiB, kSetAsideBytesMax = 32_MiB, kSetAsideTimesLeft = 32;

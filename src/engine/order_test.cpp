@@ -255,11 +255,12 @@ TEST(Order, AwareBlockIsByClassThenBlockThenRank) {
   EXPECT_EQ(order_of(two_ranks(), Scheme::aware_block, 10),
             (Items{"2:0-10", "0:0-10", "2:10-15", "0:10-20", "0:20-25", "3:0-10", "1:0-10"}));
 }
-TEST(Order, TheClassesOfABundleTakeTurnsInItsOrder) {
-  // Two ranks; the class 1 predicts the class 0, and the class 2 goes with neither. A turn is half of 2048 bytes.
+/// Of two ranks with three classes: the class 1 predicts the class 0, and the class 2 goes with neither. A turn is half
+/// of 2048 bytes.
+Items order_of_bundle(uint64_t bytes_of_a_rank) {
   std::vector<Stream> streams;
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    for (uint32_t id = 0; id < 3; ++id) streams.push_back(stream(rank, id + 1, id, rank, 1500));
+    for (uint32_t id = 0; id < 3; ++id) streams.push_back(stream(rank, id + 1, id, rank, bytes_of_a_rank));
   }
   for (Stream& each : streams) {
     if (each.class_id < 2) each.bundle = {.number = 1, .position = 1 - each.class_id, .classes = 2, .reference = {}};
@@ -269,8 +270,16 @@ TEST(Order, TheClassesOfABundleTakeTurnsInItsOrder) {
   while (auto item = order.next()) {
     items.push_back(std::to_string(item->stream) + ":" + std::to_string(item->begin) + "-" + std::to_string(item->end));
   }
-  EXPECT_EQ(items, (Items{"1:0-1100", "0:0-1100", "1:1100-1500", "4:0-700", "0:1100-1500", "3:0-700", "4:700-1500",
-                          "3:700-1500", "2:0-1500", "5:0-1500"}));
+  return items;
+}
+TEST(Order, TheClassesOfABundleTakeTurnsInItsOrder) {
+  EXPECT_EQ(order_of_bundle(200), (Items{"1:0-200", "4:0-200", "0:0-200", "3:0-200", "2:0-200", "5:0-200"}));
+}
+TEST(Order, TurnsOfABundleEndWithWhatARankHas) {
+  EXPECT_EQ(order_of_bundle(1500), (Items{"1:0-1100", "0:0-1100", "1:1100-1500", "0:1100-1500", "4:0-1100", "3:0-1100",
+                                          "4:1100-1500", "3:1100-1500", "2:0-1500", "5:0-1500"}));
+  EXPECT_EQ(order_of_bundle(1300), (Items{"1:0-1300", "0:0-1300", "4:0-1300", "3:0-1300", "2:0-1300", "5:0-1300"}))
+      << "a short rest goes with what is before it";
 }
 TEST(Order, SkipsEmptyStreams) {
   const std::vector<Stream> streams = {stream(0, 0, 0, 0, 0), stream(0, 1, 1, 0, 5), stream(1, 0, 0, 1, 0)};

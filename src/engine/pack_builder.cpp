@@ -341,8 +341,11 @@ bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
 
 bool PackBuilder::ends_before(const Stream& stream) const {
   if (!is_by_rank_ || stream.rank == last_stream_->rank || stream.pack_bytes > 0) return false;
+  // Skeletons of files are nearly the same for all ranks.
+  if (stream.position == 0) return false;
+  constexpr uint64_t few_ranks = 3;
   const uint64_t much = much_of_a_rank();
-  return std::max(stream.bytes, last_stream_->bytes) >= much && pending_.bytes().size() >= much;
+  return pending_.bytes().size() >= much && std::max(rank_bytes_, stream.bytes) * few_ranks >= much;
 }
 
 uint64_t PackBuilder::pack_bytes_of(const Stream& stream) const {
@@ -376,6 +379,8 @@ void PackBuilder::begin(const Stream& stream) {
 }
 
 void PackBuilder::note_run(const Stream& stream, uint64_t stream_offset, uint64_t bytes) {
+  if (last_stream_ == nullptr || last_stream_->rank != stream.rank) rank_bytes_ = 0;
+  rank_bytes_ += bytes;
   const uint64_t element_bytes = stream.type.bytes;
   bundle_ = stream.bundle;
   if (bundle_.number > 0) {

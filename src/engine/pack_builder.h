@@ -199,9 +199,9 @@ struct PendingPack {
   PackMeta meta;  ///< without the recipe
 };
 
-/// Packs end with what a rank has of a variable if that is such a part of a pack, and are larger by as much where less
-/// would be left.
-inline constexpr uint64_t kPacksOfMuchOfARank = 8;
+/// Packs of such a part of their size end with what a rank has of a variable, unless that is little; and they are
+/// larger by as much where less would be left.
+inline constexpr uint64_t kPacksOfMuchOfARank = 16;
 
 /// Gathers the new chunks of one similarity class, or of the classes of a bundle, into packs.
 class PackBuilder {
@@ -230,8 +230,8 @@ class PackBuilder {
   /// Packs of what a rank has are a little larger where too little would be left for one of its own.
   uint64_t pack_bytes_of(const Stream& stream) const;
   uint64_t much_of_a_rank() const { return pack_bytes_ / kPacksOfMuchOfARank; }
-  /// Whether the pack ends with what a rank has of a variable: if that is much, so that who reads one rank alone does
-  /// not read many others.
+  /// Whether the pack ends with what a rank has of a variable: if it has much, of few ranks, so that who reads one rank
+  /// alone does not read many others.
   bool ends_before(const Stream& stream) const;
 
   /// Begins another part of a bundle's pack.
@@ -247,6 +247,7 @@ class PackBuilder {
   Stream::Bundle bundle_;            ///< of what was added last
   std::vector<uint32_t> positions_;  ///< in the bundle, of the parts
   const Stream* last_stream_ = nullptr;
+  uint64_t rank_bytes_ = 0;               ///< in the pack, of the last stream's rank
   uint64_t run_begin_ = 0, run_end_ = 0;  ///< of the last run, in its stream
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 
 #include "core/file_system.h"
@@ -368,6 +369,7 @@ TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
   const auto of_rank = [](int64_t rank, uint64_t bytes) {
     Stream made = stream(1, bytes / 8);
     made.rank = rank;
+    made.position = 1;
     return made;
   };
   const auto takes_both = [&](const Stream& first, const Stream& second, Scheme scheme = Scheme::aware) {
@@ -377,13 +379,30 @@ TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
   };
   EXPECT_FALSE(takes_both(of_rank(0, 128_KiB), of_rank(1, 128_KiB)));
   EXPECT_FALSE(takes_both(of_rank(0, 128_KiB), of_rank(1, 8_KiB)));
-  EXPECT_TRUE(takes_both(of_rank(0, 120_KiB), of_rank(1, 120_KiB)));
+  EXPECT_FALSE(takes_both(of_rank(0, 64_KiB), of_rank(1, 64_KiB)));
+  EXPECT_TRUE(takes_both(of_rank(0, 56_KiB), of_rank(1, 56_KiB)));
   EXPECT_TRUE(takes_both(of_rank(1, 128_KiB), of_rank(1, 128_KiB))) << "the same rank's";
   EXPECT_TRUE(takes_both(of_rank(-1, 128_KiB), of_rank(-1, 128_KiB))) << "nobody's";
+  Stream skeleton = of_rank(1, 128_KiB);
+  skeleton.position = 0;
+  EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), skeleton)) << "nearly the same for all";
   Stream wide = of_rank(1, 128_KiB);
   wide.pack_bytes = 16_MiB;
   EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), wide)) << "what comes again from far away";
   EXPECT_TRUE(takes_both(of_rank(0, 128_KiB), of_rank(1, 128_KiB), Scheme::aware_block)) << "blocks of ranks in turn";
+
+  const auto ranks_in_a_pack = [&](uint64_t bytes) {
+    PackBuilder builder(1_MiB, Scheme::aware);
+    std::deque<Stream> ranks;
+    do {
+      ranks.push_back(of_rank(static_cast<int64_t>(ranks.size()), bytes));
+      for (uint64_t at = 0; at < bytes; at += bytes / 2) add(builder, ranks.back(), at, bytes / 2);
+    } while (builder.accepts(of_rank(static_cast<int64_t>(ranks.size()), bytes), bytes / 2));
+    return ranks.size();
+  };
+  EXPECT_EQ(ranks_in_a_pack(56_KiB), 2u);
+  EXPECT_EQ(ranks_in_a_pack(24_KiB), 3u);
+  EXPECT_EQ(ranks_in_a_pack(16_KiB), 64u) << "little: packs of a rank would be small";
 
   PackBuilder sparse(1_MiB, Scheme::aware);
   const Stream known = of_rank(0, 512_KiB), next = of_rank(1, 512_KiB);
@@ -391,9 +410,9 @@ TEST_F(Packing, EndsWithWhatARankHasIfThatIsMuch) {
   EXPECT_TRUE(sparse.accepts(next, 8_KiB)) << "little of it is new";
 
   PackBuilder full(1_MiB, Scheme::aware);
-  const Stream longer = of_rank(0, 1100_KiB), much_longer = of_rank(0, 1200_KiB), nobodys = of_rank(-1, 1100_KiB);
+  const Stream longer = of_rank(0, 1084_KiB), much_longer = of_rank(0, 1200_KiB), nobodys = of_rank(-1, 1084_KiB);
   add(full, longer, 0, 1024_KiB);
-  EXPECT_TRUE(full.accepts(longer, 76_KiB)) << "what is left of it";
+  EXPECT_TRUE(full.accepts(longer, 60_KiB)) << "what is left of it";
   EXPECT_FALSE(full.accepts(much_longer, 8_KiB));
   EXPECT_FALSE(full.accepts(nobodys, 8_KiB));
 }

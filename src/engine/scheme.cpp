@@ -34,6 +34,12 @@ std::string_view scheme_name(Scheme scheme) {
   return "aware";
 }
 
+namespace {
+/// With so much of a class of a bundle, or such a part of a turn if that is less, a turn ends with what a rank has: who
+/// reads one rank alone does not read many others.
+constexpr uint64_t kTurnOfARankMin = 32_KiB, kTurnOfARankShare = 4;
+}  // namespace
+
 WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes, uint64_t pack_bytes,
                      uint64_t chunk_bytes)
     : streams_(streams),
@@ -74,6 +80,7 @@ void WorkOrder::begin_bundle() {
   }
   turn_ = 0;
   turn_bytes_ = turn_bytes_left_ = bundle_pack_bytes(pack_bytes_, turns_.size()) / turns_.size();
+  much_of_a_rank_ = std::min(turn_bytes_ / kTurnOfARankShare, kTurnOfARankMin);
 }
 
 std::optional<WorkItem> WorkOrder::next_of_bundle() {
@@ -81,15 +88,19 @@ std::optional<WorkItem> WorkOrder::next_of_bundle() {
   while (!turns_.empty()) {
     Turn& turn = turns_[turn_];
     if (turn_bytes_left_ > 0 && turn.at < turn.end) {
-      const uint64_t left = streams_[order_[turn.at]].bytes - turn.offset;
+      const Stream& stream = streams_[order_[turn.at]];
+      const uint64_t left = stream.bytes - turn.offset;
       const uint64_t whole_chunks = (turn_bytes_left_ + chunk_bytes_ - 1) / chunk_bytes_ * chunk_bytes_;
-      const uint64_t taken = std::min(left, whole_chunks);
+      // A short rest goes with what is before it.
+      const uint64_t taken = left < whole_chunks + much_of_a_rank_ ? left : whole_chunks;
       turn_bytes_left_ -= std::min(turn_bytes_left_, taken);
       const WorkItem item{order_[turn.at], turn.offset, turn.offset + taken};
       turn.offset += taken;
       if (taken == left) {
         ++turn.at;
         turn.offset = 0;
+        const bool ends_rank = turn.at < turn.end && streams_[order_[turn.at]].rank != stream.rank;
+        if (ends_rank && turn_bytes_ - turn_bytes_left_ >= much_of_a_rank_) turn_bytes_left_ = 0;
       }
       if (taken > 0) return item;
       continue;

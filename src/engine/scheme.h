@@ -66,7 +66,7 @@ struct WorkItem {
 
 /// Gives the parts of a group's streams in the order of a scheme: by class (all of one class for the agnostic schemes),
 /// then rank and file; the block schemes take a block of each stream in turn. The classes of a bundle take turns, each
-/// with a part of a pack, in the order of the bundle.
+/// with a part of a pack, in the order of the bundle; turns end with what a rank has, unless that is little.
 class WorkOrder {
  public:
   /// `streams` must outlive this. `block_bytes` counts for the block schemes. The classes of a bundle
@@ -103,7 +103,8 @@ class WorkOrder {
   size_t turn_ = 0;
   uint64_t turn_bytes_ = 0;  ///< of each turn
   uint64_t turn_bytes_left_ = 0;
-  size_t at_ = 0;  ///< next in order_
+  uint64_t much_of_a_rank_ = 0;  ///< of a class of the bundle
+  size_t at_ = 0;                ///< next in order_
   size_t class_begin_ = 0, class_end_ = 0;
   size_t active_end_ = 0;  ///< of the class: the streams after it have no more blocks
   uint64_t block_ = 0;

@@ -10,7 +10,7 @@ namespace varve {
 namespace {
 /// Nodes are metadata: a declared size beyond this is hostile.
 constexpr uint64_t kNodeBytesMax = kPackBytesMax;
-constexpr uint64_t kAlignedReadBytesMin = 64_KiB;
+constexpr uint64_t kAlignedReadBytesMin = 32_KiB;
 
 Result<ByteVector> decode_node(ByteSpan meta, ByteSpan body, const ScoreFunction& score, Score& named) {
   ByteReader reader(meta);
