@@ -15,6 +15,7 @@ namespace varve {
 inline constexpr std::string_view kNpyFormat = "npy";
 inline constexpr std::string_view kTorchFormat = "torch";
 inline constexpr std::string_view kSafetensorsFormat = "safetensors";
+inline constexpr std::string_view kZarrFormat = "zarr";
 
 /// The type of an array's elements, as libraries of arrays name it.
 struct ArrayType {

@@ -1,6 +1,9 @@
 #include "layout/zarr_array.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace varve {
@@ -42,11 +45,10 @@ std::optional<std::vector<uint64_t>> shape_of(const Json& list) {
 
 /// What both versions say of the chunks' division.
 Result<ZarrArray> array_of_shapes(const Json& shape, const Json& chunk_shape) {
-  const auto whole = shape_of(shape);
-  auto chunk = shape_of(chunk_shape);
+  auto whole = shape_of(shape), chunk = shape_of(chunk_shape);
   if (!whole || !chunk || whole->size() != chunk->size()) return no_zarr_array();
   ZarrArray array;
-  array.dimensions = whole->size();
+  array.shape = std::move(*whole);
   array.chunk_shape = std::move(*chunk);
   return array;
 }
@@ -57,6 +59,51 @@ std::optional<ByteOrder> plain_byte_order(const Json& codecs) {
   const Json& only = codecs.front();
   if (!is_text(member(only, "name"), "bytes")) return std::nullopt;
   return is_text(member(member(only, "configuration"), "endian"), "big") ? ByteOrder::big : ByteOrder::little;
+}
+
+/// A number as a description has it.
+std::optional<double> float_value(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (is_text(value, "NaN")) return std::numeric_limits<double>::quiet_NaN();
+  if (is_text(value, "Infinity")) return std::numeric_limits<double>::infinity();
+  if (is_text(value, "-Infinity")) return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+/// The bits of a number of the type; those of a NaN are as numpy writes it.
+std::optional<uint64_t> value_bits(const Json& value, const ElementType& type) {
+  if (type.kind == ElementKind::floating) {
+    const std::optional<double> number = float_value(value);
+    if (!number || (type.bytes != 4 && type.bytes != 8)) return std::nullopt;
+    if (type.bytes == 8) return std::bit_cast<uint64_t>(*number);
+    return std::bit_cast<uint32_t>(static_cast<float>(*number));
+  }
+  const bool is_integer = type.kind == ElementKind::signed_integer || type.kind == ElementKind::unsigned_integer;
+  if (!is_integer || type.bytes > 8) return std::nullopt;
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  if (value.is_number_integer()) return static_cast<uint64_t>(value.get<int64_t>());
+  return std::nullopt;
+}
+
+/// The bytes of a number of a cell that has this value; of none, zeros. Both numbers of a pair are the same.
+std::optional<ByteVector> fill_of(const Json& value, const ArrayType& array_type) {
+  const ElementType& type = array_type.type;
+  ByteVector cell(type.bytes);
+  const bool is_zero = value.is_null() || (value.is_number_integer() && value == 0);
+  if (is_zero) return cell;
+  std::optional<uint64_t> bits;
+  if (!array_type.pairs) {
+    bits = value_bits(value, type);
+  } else if (value.is_array() && value.size() == 2 && value_bits(value[0], type) == value_bits(value[1], type)) {
+    bits = value_bits(value[0], type);
+  }
+  if (!bits) return std::nullopt;
+  for (size_t i = 0; i < cell.size(); ++i) {
+    const size_t at = type.order == ByteOrder::big ? cell.size() - 1 - i : i;
+    cell[at] = static_cast<std::byte>(*bits >> 8 * i);
+  }
+  return cell;
 }
 
 }  // namespace
@@ -70,7 +117,12 @@ Result<ZarrArray> parse_zarr2_array(std::string_view json) {
   const Json& type = member(description, "dtype");
   array.encoded = !plain;
   if (plain && type.is_string()) array.type = numpy_type(type.get_ref<const std::string&>());
-  if (is_text(member(description, "order"), "F")) std::reverse(array.chunk_shape.begin(), array.chunk_shape.end());
+  if (array.type) array.fill = fill_of(member(description, "fill_value"), *array.type);
+  array.is_fortran_order = is_text(member(description, "order"), "F");
+  if (array.is_fortran_order) {
+    std::reverse(array.shape.begin(), array.shape.end());
+    std::reverse(array.chunk_shape.begin(), array.chunk_shape.end());
+  }
   return array;
 }
 
@@ -87,31 +139,37 @@ Result<ZarrArray> parse_zarr3_array(std::string_view json) {
   const Json& type = member(description, "data_type");
   array.encoded = !order;
   if (order && type.is_string()) array.type = named_array_type(type.get_ref<const std::string&>(), *order);
+  if (array.type) array.fill = fill_of(member(description, "fill_value"), *array.type);
   return array;
 }
 
-bool is_zarr_chunk(const ZarrArray& array, std::string_view name) {
+std::optional<std::vector<uint64_t>> zarr_chunk_place(const ZarrArray& array, std::string_view name) {
+  const size_t dimensions = array.shape.size();
   if (array.has_lead) {
-    if (name.empty() || name.front() != 'c') return false;
+    if (name.empty() || name.front() != 'c') return std::nullopt;
     name.remove_prefix(1);
-    if (name.empty()) return array.dimensions == 0;
-    if (name.front() != '/' && name.front() != '.') return false;
+    if (name.empty()) return dimensions == 0 ? std::optional(std::vector<uint64_t>()) : std::nullopt;
+    if (name.front() != '/' && name.front() != '.') return std::nullopt;
     name.remove_prefix(1);
   }
-  size_t numbers = 0;
-  bool in_number = false;
-  for (const char c : name) {
-    const bool is_digit = c >= '0' && c <= '9';
-    if (!is_digit && (!in_number || (c != '.' && c != '/'))) return false;
-    numbers += is_digit && !in_number ? 1 : 0;
-    in_number = is_digit;
+  std::vector<uint64_t> place;
+  for (const char* at = name.data();;) {
+    const char* const end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(at, end, place.emplace_back());
+    if (error != std::errc() || place.size() > std::max<size_t>(dimensions, 1)) return std::nullopt;
+    if (rest == end) break;
+    if (*rest != '.' && *rest != '/') return std::nullopt;
+    at = rest + 1;
   }
   // An array without dimensions has one chunk, which is called 0 in version 2.
-  return in_number && numbers == std::max<size_t>(array.dimensions, 1);
+  if (place.size() != std::max<size_t>(dimensions, 1)) return std::nullopt;
+  if (dimensions == 0) place.clear();
+  if (array.is_fortran_order) std::reverse(place.begin(), place.end());
+  return place;
 }
 
 Layout zarr_chunk_layout(const ZarrArray& array, std::string name, uint64_t file_bytes) {
-  Layout layout{.format = "zarr", .variables = {}};
+  Layout layout{.format = std::string(kZarrFormat), .variables = {}};
   if (file_bytes == 0) return layout;
   std::optional<Variable> chunk;
   if (array.type) chunk = plain_array(name, *array.type, array.chunk_shape, {0, file_bytes});

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/bytes.h"
 #include "layout/array_type.h"
 #include "layout/layout.h"
 #include "varve/status.h"
@@ -14,13 +15,16 @@ namespace varve {
 
 /// An array in Zarr's format, version 2 or 3: a folder with a description in JSON, and a file for each chunk.
 struct ZarrArray {
-  size_t dimensions = 0;
+  /// Of the whole, and of what lies in a chunk's file: slowest dimension first, as the cells lie there.
+  std::vector<uint64_t> shape, chunk_shape;
+  bool is_fortran_order = false;  ///< names of chunks have the numbers in the other order
   /// Chunks are compressed or filtered.
   bool encoded = false;
   /// Of the elements, in chunks that are not encoded. Nothing: it is none that is known, such as a structure.
   std::optional<ArrayType> type;
-  std::vector<uint64_t> chunk_shape;  ///< as it lies in a chunk's file, slowest dimension first
-  bool has_lead = false;              ///< names of chunks begin with `c`
+  /// The bytes of each number in chunks that are not there. Nothing: none is known here.
+  std::optional<ByteVector> fill;
+  bool has_lead = false;  ///< names of chunks begin with `c`
 };
 
 /// What the files are called that describe an array, or a group of arrays.
@@ -34,8 +38,9 @@ inline constexpr uint64_t kZarrDescriptionBytesMax = 256_KiB;
 Result<ZarrArray> parse_zarr2_array(std::string_view json);
 Result<ZarrArray> parse_zarr3_array(std::string_view json);
 
-/// Whether a chunk of the array may be called so, below the array's folder: `2.0`, `2/0`, `c/2/0`, `c.2.0`.
-bool is_zarr_chunk(const ZarrArray& array, std::string_view name);
+/// Which chunk of the array is called so, below the array's folder (`2.0`, `2/0`, `c/2/0`, `c.2.0`): how many are
+/// before it in each dimension of `chunk_shape`. Nothing: none is.
+std::optional<std::vector<uint64_t>> zarr_chunk_place(const ZarrArray& array, std::string_view name);
 
 /// The layout of a chunk's file: a part of the array, or bytes that say nothing, but have its name. `name` begins with
 /// '/'.

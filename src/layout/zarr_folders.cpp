@@ -94,7 +94,7 @@ std::optional<Layout> ZarrFolders::chunk_layout(const std::string& path, uint64_
     chunk = chunk.empty() ? split.name : split.name + "/" + chunk;
     const Folder& folder = look_at(split.folder);
     if (folder.array) {
-      if (!is_zarr_chunk(*folder.array, chunk)) return std::nullopt;
+      if (!zarr_chunk_place(*folder.array, chunk)) return std::nullopt;
       return zarr_chunk_layout(*folder.array, folder.name, file_bytes);
     }
     split = split_path(split.folder);

@@ -1,5 +1,6 @@
 #include "layout/zarr_folders.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "layout/layout_service.h"
@@ -98,6 +99,48 @@ TEST_F(ZarrFoldersTest, KnowsArraysWithoutDimensions) {
   EXPECT_EQ(chunk("old/0", 4)->shape, std::vector<uint64_t>{});
   write("new/zarr.json", replaced(replaced(kPlain3, "[10,30]", "[]"), "[5,10]", "[]"));
   EXPECT_EQ(chunk("new/c", 2)->shape, std::vector<uint64_t>{});
+}
+
+using Place = std::optional<std::vector<uint64_t>>;
+
+TEST(ZarrArray, TellsWhichChunkAFileIs) {
+  ZarrArray old = parse_zarr2_array(kPlain2).value(), fresh = parse_zarr3_array(kPlain3).value();
+  EXPECT_EQ(old.shape, (std::vector<uint64_t>{10, 30}));
+  EXPECT_EQ(zarr_chunk_place(old, "1.2"), Place({1, 2}));
+  EXPECT_EQ(zarr_chunk_place(old, "1/20"), Place({1, 20}));
+  EXPECT_EQ(zarr_chunk_place(fresh, "c/1/2"), Place({1, 2}));
+  for (const char* name : {"", "1", "1.2.3", "1.", ".1", "1..2", "1.-2", "c/1/2", "1.18446744073709551616"})
+    EXPECT_EQ(zarr_chunk_place(old, name), Place()) << name;
+  const ZarrArray turned = parse_zarr2_array(replaced(kPlain2, "\"C\"", "\"F\"")).value();
+  EXPECT_EQ(turned.shape, (std::vector<uint64_t>{30, 10}));
+  EXPECT_EQ(zarr_chunk_place(turned, "1.2"), Place({2, 1}));
+}
+
+TEST(ZarrArray, KnowsWhatMissingChunksHold) {
+  const auto fill_of = [](const std::string& type, const std::string& value) -> std::optional<std::string> {
+    const std::string text = replaced(replaced(kPlain2, ">f4", type), "\"NaN\"", value);
+    const std::optional<ByteVector> fill = parse_zarr2_array(text).value().fill;
+    if (!fill) return std::nullopt;
+    std::string hex;
+    for (const std::byte byte : *fill) hex += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    return hex;
+  };
+  EXPECT_EQ(fill_of(">f4", "\"NaN\""), "7fc00000");
+  EXPECT_EQ(fill_of("<f8", "1.5"), "000000000000f83f");
+  EXPECT_EQ(fill_of("<f8", "-0.0"), "0000000000000080");
+  EXPECT_EQ(fill_of("<f4", "\"-Infinity\""), "000080ff");
+  EXPECT_EQ(fill_of("<i2", "-2"), "feff");
+  EXPECT_EQ(fill_of(">i8", "258"), "0000000000000102");
+  EXPECT_EQ(fill_of("|b1", "true"), "01");
+  EXPECT_EQ(fill_of("<c8", "[0.0,0.0]"), "00000000");
+  for (const char* type : {"<f8", "<i4", "<f2", "<c16", "|S3"}) {
+    const std::optional<std::string> none = fill_of(type, "null");
+    ASSERT_TRUE(none) << type;
+    EXPECT_EQ(none->find_first_not_of('0'), std::string::npos) << type;
+  }
+  EXPECT_EQ(fill_of("<f2", "1.5"), std::nullopt);
+  EXPECT_EQ(fill_of("<c8", "[0.0,1.0]"), std::nullopt);
+  EXPECT_EQ(fill_of("<f8", "\"AAAA\""), std::nullopt);
 }
 
 TEST_F(ZarrFoldersTest, LeavesOtherFilesAlone) {

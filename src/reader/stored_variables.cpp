@@ -7,8 +7,10 @@
 #include <map>
 #include <utility>
 
+#include "core/file_system.h"
 #include "engine/inspect.h"
 #include "format/image.h"
+#include "layout/zarr_array.h"
 #include "level/stored_image.h"
 
 namespace varve {
@@ -76,7 +78,13 @@ class StoredVariables::Collector {
       VARVE_ASSIGN(const bool known, add_origin(*leaf, file));
       if (known) continue;
       VARVE_ASSIGN(const bool image, add_image(leaf, file));
-      if (!image) add_file(leaf, file);
+      if (image) continue;
+      VARVE_TRY(add_zarr_description(*leaf, file));
+      if (file.layout.format == kZarrFormat) {
+        zarr_chunks_.emplace_back(leaf, &file);
+      } else {
+        add_file(leaf, file);
+      }
     }
     return {};
   }
@@ -92,6 +100,7 @@ class StoredVariables::Collector {
                        [](const StoredPart& a, const StoredPart& b) { return a.rank < b.rank; });
       found_.variables_.push_back(make_one(name, std::move(parts)));
     }
+    add_zarr_arrays();
     for (auto& [name, part] : of_files_) {
       StoredVariable variable{std::move(name), part.type, {}, part.shape, {}};
       variable.parts.push_back(std::move(part));
@@ -177,6 +186,95 @@ class StoredVariables::Collector {
     of_files_.emplace_back(file.path + ":" + variable.name, std::move(part));
   }
 
+  Status add_zarr_description(const Leaf& leaf, const TreeFile& file) {
+    const std::string name = base_name(file.path);
+    const bool is_old = name == kZarr2ArrayFile;
+    if ((!is_old && name != kZarr3File) || file.bytes > kZarrDescriptionBytesMax) return {};
+    ByteVector text;
+    VARVE_TRY(read_of_file(reader_, leaf, file, file.bytes, text));
+    Result<ZarrArray> array = is_old ? parse_zarr2_array(as_text(text)) : parse_zarr3_array(as_text(text));
+    if (!array.ok()) return {};
+    const auto [known, added] = zarr_arrays_.try_emplace(folder_of(file.path), *array);
+    if (!added && is_old) known->second = std::move(*array);
+    return {};
+  }
+
+  /// The chunks whose bytes are their cells, each array as one variable; all others as files. What lies beside the
+  /// chunks describes the array.
+  void add_zarr_arrays() {
+    std::map<std::string, StoredVariable> found;  // by folder
+    for (const auto& [leaf, file] : zarr_chunks_) {
+      if (!add_zarr_chunk(leaf, *file, found)) add_file(leaf, *file);
+    }
+    std::erase_if(of_files_, [&](const auto& named) { return found.contains(folder_of(named.second.file->path)); });
+    for (auto& [folder, variable] : found) {
+      std::vector<StoredPart>& parts = variable.parts;
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const StoredPart& a, const StoredPart& b) { return a.global_offset < b.global_offset; });
+      const auto same = std::adjacent_find(parts.begin(), parts.end(), [](const StoredPart& a, const StoredPart& b) {
+        return a.global_offset == b.global_offset;
+      });
+      if (same == parts.end()) {
+        found_.variables_.push_back(std::move(variable));
+        continue;
+      }
+      // Who writes the array has more than one way to call its chunks, and has left some of the other: 0.1 and 0/1.
+      for (const StoredPart& part : parts) add_file(part.leaf, *part.file);
+    }
+  }
+
+  /// Whether the file is a chunk whose bytes are cells of an array that the set describes.
+  bool add_zarr_chunk(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file,
+                      std::map<std::string, StoredVariable>& found) const {
+    if (file.layout.variables.size() != 1) return false;
+    const Variable& chunk = file.layout.variables.front();
+    std::string folder = folder_of(file.path);
+    auto array = zarr_arrays_.find(folder);
+    while (array == zarr_arrays_.end() && !folder.empty()) array = zarr_arrays_.find(folder = folder_of(folder));
+    if (array == zarr_arrays_.end() || !array->second.type || chunk.encoded) return false;
+    const size_t name_at = folder.empty() ? 0 : folder.size() + 1;
+    std::optional<std::vector<uint64_t>> offset = zarr_chunk_place(array->second, file.path.substr(name_at));
+    std::vector<uint64_t> whole = array->second.shape, cells = array->second.chunk_shape;
+    if (!offset) return false;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      if (__builtin_mul_overflow((*offset)[d], cells[d], &(*offset)[d]) || (*offset)[d] >= whole[d]) return false;
+    }
+    if (array->second.type->pairs) {
+      for (std::vector<uint64_t>* const extents : {&whole, &cells}) extents->push_back(2);
+      offset->push_back(0);
+    }
+    const ElementType& type = array->second.type->type;
+    if (chunk.type != type || chunk.shape != cells || array_bytes(whole, type.bytes).value_or(UINT64_MAX) > PTRDIFF_MAX)
+      return false;
+    StoredVariable& variable = found[folder];
+    if (variable.parts.empty()) {
+      variable = {zarr_name(folder, chunk.name), type, {}, whole, {}};
+      if (array->second.fill) variable.fill = *array->second.fill;
+    }
+    variable.parts.push_back({.rank = file.rank,
+                              .type = type,
+                              .shape = std::move(cells),
+                              .global_shape = std::move(whole),
+                              .global_offset = std::move(*offset),
+                              .tile = {},
+                              .leaf = leaf,
+                              .file = &file,
+                              .stream = 1});
+    return true;
+  }
+
+  /// Of an array in a folder, whose name begins with '/' and has the groups that it is in.
+  static std::string zarr_name(const std::string& folder, const std::string& name) {
+    if ("/" + folder == name) return name;
+    const std::string root = folder.ends_with(name) ? folder.substr(0, folder.size() - name.size()) : folder;
+    return root.empty() ? name : root + ":" + name;
+  }
+
+  static std::string folder_of(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? std::string() : path.substr(0, slash);
+  }
+
   StoredVariable make_one(const std::string& name, std::vector<StoredPart> parts) const {
     const StoredPart& first = parts.front();
     StoredVariable variable{name, first.type, {}, first.global_shape, {}};
@@ -217,6 +315,8 @@ class StoredVariables::Collector {
   uint32_t images_ = 0;
   std::map<std::string, std::vector<StoredPart>> of_images_;
   std::vector<std::pair<std::string, StoredPart>> of_files_;
+  std::map<std::string, ZarrArray> zarr_arrays_;  ///< by folder
+  std::vector<std::pair<std::shared_ptr<const Leaf>, const TreeFile*>> zarr_chunks_;
 };
 
 Result<StoredVariables> StoredVariables::read(const Store& store, const SetRecord& record) {
@@ -264,7 +364,11 @@ Result<const StoredPart*> StoredVariables::part_of(const StoredVariable& variabl
 Status StoredVariables::missing(const StoredVariable& variable, const CellBox& first_missing) const {
   const std::string first = fmt::format("{}", fmt::join(first_missing.offset, ", "));
   const std::string subject = fmt::format("variable '{}'", variable.name);
-  if (has_all_ranks_) return Status::not_found(fmt::format("no rank has saved its cells from ({}) on", first), subject);
+  if (has_all_ranks_) {
+    const bool is_of_files = !variable.parts.empty() && variable.parts.front().rank < 0;
+    return Status::not_found(
+        fmt::format("no {} its cells from ({}) on", is_of_files ? "file has" : "rank has saved", first), subject);
+  }
   return Status::not_found(
       fmt::format("its cells from ({}) on are on another node: the set was made by {} ranks, and this store has {} of "
                   "them",

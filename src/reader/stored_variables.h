@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/cell_box.h"
 #include "engine/source.h"
 #include "format/set_record.h"
@@ -48,13 +49,17 @@ struct StoredVariable {
   Status one_array;
   std::vector<uint64_t> shape;
   std::vector<StoredPart> parts;  ///< lowest rank first
+  /// What cells are that no part has; empty: such cells cannot be had.
+  ByteVector fill{};
 };
 
 /// The variables of a set, without their bytes.
 ///
 /// In a set that a session made, a variable has the name by which it was protected, and a part of each rank that
 /// protected it. In any other set, each variable of each file is one of its own, "PATH:NAME"; small ones that are only
-/// counted are not there. Immutable, so it may be read by several threads.
+/// counted are not there. The chunks of an array of Zarr that are not compressed are parts of one, by the folder of its
+/// outermost group: "out.zarr:/ocean/heat"; without that folder, if the group is the set. Immutable, so it may be read
+/// by several threads.
 class StoredVariables {
  public:
   /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of

@@ -123,7 +123,7 @@ Result<CellShares> VariableReader::shares_of(const StoredVariable& variable, con
   VARVE_TRY(variable.one_array);
   VARVE_TRY(check_box(variable, wanted, variable.shape, variable.type.bytes));
   Result<CellShares> found = share_cells(wanted, boxes);
-  if (!found.ok() || found->missing.empty()) return found;
+  if (!found.ok() || found->missing.empty() || !variable.fill.empty()) return found;
   return variables_.missing(variable, found->missing.front());
 }
 
@@ -137,6 +137,10 @@ Status VariableReader::read(const StoredVariable& variable, const CellBox& box, 
   const std::vector<CellBox> boxes = boxes_of(variable);
   VARVE_ASSIGN(CellShares found, shares_of(variable, boxes, box));
   VARVE_TRY(check_size(variable, box, variable.type.bytes, into.size()));
+  if (!found.missing.empty()) {
+    const ByteVector& fill = variable.fill;
+    for (size_t at = 0; at < into.size(); at += fill.size()) std::copy(fill.begin(), fill.end(), &into[at]);
+  }
   std::vector<Work> works;
   for (CellShare& share : found.shares)
     works.push_back({&variable.parts[share.box], std::move(share.cells), boxes[share.box], 0});

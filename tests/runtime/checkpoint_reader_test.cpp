@@ -1,16 +1,20 @@
 #include "varve/checkpoint_reader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
 
 #include "core/cell_box.h"
+#include "engine/save.h"
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
 #include "sets/folders.h"
+#include "sets/saving.h"
 #include "store/catalog.h"
 
 // A program that reads what a session saved, without one of its own.
@@ -295,6 +299,86 @@ TEST(CheckpointReader, DamageIsToldAndOnlyWherePacksAreWanted) {
             values_of(elsewhere, whole));
   // A column, of which each pack has some cells.
   EXPECT_EQ(reader->values<double>("field", ArraySection{{0, 5}, {4, 1}}).value(), values_of({{0, 5}, {4, 1}}, whole));
+}
+
+/// A set of a folder with an array of Zarr, of 10 by 25 cells in chunks of 4 by 10, of which one is not there.
+class ReaderOfZarr : public testing::Test {
+ protected:
+  void SetUp() override {
+    write(".zgroup", R"({"zarr_format":2})");
+    describe("null");
+    for (uint64_t row = 0; row < 3; ++row) {
+      for (uint64_t column = 0; column < 3; ++column) {
+        const CellBox chunk{{4 * row, 10 * column}, {4, 10}};
+        if (row != 1 || column != 2) write_cells(fmt::format("ocean/heat/{}.{}", row, column), chunk);
+      }
+    }
+    ASSERT_TRUE(Store::create(posix_file_system(), place_.store).ok());
+  }
+  void describe(const std::string& compressor) {
+    write("ocean/heat/.zarray", R"({"zarr_format":2,"shape":[10,25],"chunks":[4,10],"dtype":"<f8","compressor":)" +
+                                    compressor + R"(,"filters":null,"order":"C","fill_value":-7.5})");
+  }
+  void write(const std::string& name, const std::string& contents) {
+    const std::filesystem::path path = files_ + "/out.zarr/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << contents;
+  }
+  /// Of a larger array: what is past the end of one is anything.
+  void write_cells(const std::string& name, const CellBox& chunk) {
+    const std::vector<double> values = values_of(chunk, {12, 30});
+    write(name, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)});
+  }
+  CheckpointReader saved(const std::string& folder, uint64_t step = 5) {
+    const std::unique_ptr<Store> store = test::store_at(place_.store);
+    const auto report = save_folder(*store, folder, test::save_options("run", step), test::layout_service());
+    EXPECT_TRUE(report.ok()) << report.status().to_string();
+    return CheckpointReader::open(place_.store, "run").value();
+  }
+  static std::vector<double> wanted(const CellBox& box) {
+    std::vector<double> values = values_of(box, {12, 30});
+    const CellBox missing{{4, 20}, {4, 10}};
+    if (const std::optional<CellBox> none = overlap(box, missing)) {
+      for_each_cell_run(*none, *none, box, [&](const CellRun& run) {
+        std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(run.to), run.cells, -7.5);
+        return Status();
+      }).ignore("it cannot fail");
+    }
+    return values;
+  }
+
+  SessionPlace place_;
+  const std::string files_ = place_.folder / "files";
+};
+
+TEST_F(ReaderOfZarr, PutsTheChunksOfAnArrayTogether) {
+  CheckpointReader reader = saved(files_);
+  const CheckpointVariable* const heat = reader.variable("out.zarr:/ocean/heat").value();
+  EXPECT_TRUE(heat->is_one_array);
+  EXPECT_EQ(heat->cells, (std::vector<uint64_t>{10, 25}));
+  EXPECT_EQ(heat->parts.size(), 8u);
+  EXPECT_EQ(reader.variables().size(), 2u) << "with the description of its group";
+  std::mt19937 random(1);
+  for (int i = 0; i < 50; ++i) {
+    const CellBox box = i == 0 ? CellBox{{0, 0}, {10, 25}} : any_box({10, 25}, random);
+    const auto values = reader.values<double>("out.zarr:/ocean/heat", ArraySection{box.offset, box.cells});
+    ASSERT_TRUE(values.ok()) << values.status().to_string();
+    EXPECT_EQ(*values, wanted(box));
+  }
+}
+
+TEST_F(ReaderOfZarr, CallsAnArrayByItsGroupsWhereTheSetIsTheOutermost) {
+  EXPECT_TRUE(saved(files_ + "/out.zarr").variable("/ocean/heat").ok());
+}
+
+TEST_F(ReaderOfZarr, LeavesCompressedChunksAndThoseThatAreThereTwiceToThemselves) {
+  describe(R"({"id":"zlib","level":1})");
+  EXPECT_EQ(saved(files_).variable("out.zarr:/ocean/heat").status().code(), StatusCode::not_found);
+  describe("null");
+  write_cells("ocean/heat/0/1", {{0, 0}, {4, 10}});
+  const CheckpointReader reader = saved(files_, 6);
+  EXPECT_EQ(reader.variable("out.zarr:/ocean/heat").status().code(), StatusCode::not_found);
+  EXPECT_TRUE(reader.variable("out.zarr/ocean/heat/0.1:/ocean/heat").ok());
 }
 
 TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {

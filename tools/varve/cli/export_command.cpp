@@ -52,9 +52,11 @@ Status is_there(const std::string& path) {
 /// What a variable is called in an HDF5 file: its file is a group there, as are those of its own name.
 std::string name_in_file(const ChosenArray& array, bool of_rank) {
   const StoredVariable& variable = array.variable();
-  const std::string& path = variable.parts.front().file->path;
   std::string name = variable.name;
-  if (name.starts_with(path + ":")) name = path + "/" + name.substr(path.size() + 1);
+  // Of a file, or of the folder that its files are in.
+  const size_t colon = name.find(":/");
+  const std::string& path = variable.parts.front().file->path;
+  if (colon != std::string::npos && (path + "/").starts_with(name.substr(0, colon) + "/")) name.erase(colon, 1);
   return of_rank ? fmt::format("{}/rank-{:06}", name, array.part()->rank) : name;
 }
 
