@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
        {varve::parse_zarr2_array(text), varve::parse_zarr3_array(text)}) {
     if (!array.ok()) continue;
     for (const std::string_view name : {std::string_view("1.2"), std::string_view("c/0/1"), text})
-      static_cast<void>(varve::is_zarr_chunk(*array, name));
+      static_cast<void>(varve::zarr_chunk_place(*array, name));
     uint64_t plain_bytes = 1;
     for (const uint64_t extent : array->chunk_shape) plain_bytes *= extent % 1024;
     for (const uint64_t bytes : {uint64_t{0}, uint64_t{77}, plain_bytes, 8 * plain_bytes}) {
