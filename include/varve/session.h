@@ -83,12 +83,15 @@ struct ElementOwners {
   std::string array{};
   /// Fills `cell`, which has as many numbers as the array has dimensions, in the order of its shape.
   std::function<void(const std::byte* element, std::span<uint64_t> cell)> cell{};
+  uint64_t element_bytes = 0;  ///< that the functions read of an element; 0: as many as there are
 };
 
 /// What a restart with another number of ranks does with a variable that does not say where its part lies in a whole
 /// (ArrayShape::global_cells).
 enum class Redistribution {
-  none,    ///< what several ranks saved alike, and a lone rank's scalars, come back everywhere; the rest is refused
+  /// What several ranks saved alike, and a lone rank's scalars, come back everywhere; the rest is refused, and so are
+  /// arrays and vectors of one value throughout, which all ranks may only have begun with.
+  none,
   same,    ///< what one rank saved, and all others alike, comes back everywhere
   evenly,  ///< of a vector each rank gets as many elements as the others, or one more, in the order of ranks
   ignore,  ///< nothing comes back: it keeps what it holds
@@ -290,6 +293,7 @@ class Session {
   template <PlainValue T, class Owner>
   Status redistribute_by_owner(std::string_view name, Owner owner, const std::vector<std::string>& together = {}) {
     ElementOwners owners;
+    owners.element_bytes = sizeof(T);
     owners.owner = [owner](const std::byte* element) { return static_cast<uint32_t>(owner(element_at<T>(element))); };
     return redistribute(name, std::move(owners), together);
   }
@@ -298,6 +302,7 @@ class Session {
   Status redistribute_by_cell(std::string_view name, std::string array, Cell cell,
                               const std::vector<std::string>& together = {}) {
     ElementOwners owners;
+    owners.element_bytes = sizeof(T);
     owners.array = std::move(array);
     owners.cell = [cell](const std::byte* element, std::span<uint64_t> numbers) {
       cell(element_at<T>(element), numbers);

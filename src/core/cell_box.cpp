@@ -58,11 +58,19 @@ std::vector<CellBox> without(const CellBox& box, const CellBox& hole) {
   return rest;
 }
 
+bool have_common_cells(const CellBox& a, const CellBox& b) {
+  for (size_t d = 0; d < a.cells.size(); ++d) {
+    const uint64_t begin = std::max(a.offset[d], b.offset[d]);
+    if (begin >= a.offset[d] + a.cells[d] || begin >= b.offset[d] + b.cells[d]) return false;
+  }
+  return true;
+}
+
 Result<CellShares> share_cells(const CellBox& wanted, std::span<const CellBox> boxes) {
   CellShares found;
   if (!wanted.empty()) found.missing.push_back(wanted);
   for (size_t i = 0; i < boxes.size() && !found.missing.empty(); ++i) {
-    if (!overlap(wanted, boxes[i])) continue;
+    if (!have_common_cells(wanted, boxes[i])) continue;
     std::vector<CellBox> still_missing;
     for (CellBox& box : found.missing) {
       if (std::optional<CellBox> common = overlap(box, boxes[i])) {

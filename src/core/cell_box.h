@@ -28,6 +28,9 @@ bool lies_in(const CellBox& box, const std::vector<uint64_t>& cells);
 /// The cells of both; none: there are none. Of the same dimensions.
 std::optional<CellBox> overlap(const CellBox& a, const CellBox& b);
 
+/// Whether there are any.
+bool have_common_cells(const CellBox& a, const CellBox& b);
+
 /// The cells of `box` that are not in `hole`, as boxes without common cells.
 std::vector<CellBox> without(const CellBox& box, const CellBox& hole);
 

@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <exception>
+#include <functional>
 #include <set>
+#include <string_view>
 
 #include "core/bytes.h"
 #include "layout/layout.h"
@@ -23,7 +27,7 @@ Status get_numbers(ByteReader& in, std::vector<uint64_t>& numbers) {
   return {};
 }
 
-ByteVector encode_boxes(const std::vector<WantedVariable>& variables) {
+ByteVector encode_boxes(const std::vector<WantedVariable>& variables, bool all) {
   std::set<std::string> arrays;
   for (const WantedVariable& wanted : variables) {
     if (wanted.owners && wanted.owners->owners.cell) arrays.insert(wanted.owners->owners.array);
@@ -32,7 +36,7 @@ ByteVector encode_boxes(const std::vector<WantedVariable>& variables) {
   ByteWriter out(bytes);
   for (const WantedVariable& wanted : variables) {
     const ImageVariable& variable = wanted.variable;
-    if (!arrays.contains(variable.name) || variable.global_shape.empty()) continue;
+    if ((!all && !arrays.contains(variable.name)) || variable.global_shape.empty()) continue;
     std::vector<uint64_t> offset = variable.global_offset;
     offset.resize(variable.shape.size(), 0);
     out.text(variable.name);
@@ -52,8 +56,8 @@ bool has_cell(const CellBox& box, const std::vector<uint64_t>& cell) {
 }
 }  // namespace
 
-Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables) {
-  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_boxes(variables)));
+Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables, bool all) {
+  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_boxes(variables, all)));
   RankBoxes boxes;
   for (uint32_t rank = 0; rank < told.size(); ++rank) {
     ByteReader in(told[rank]);
@@ -68,6 +72,20 @@ Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVa
     }
   }
   return boxes;
+}
+
+Result<bool> want_alike(Communicator& ranks, const std::vector<WantedVariable>& variables) {
+  ByteVector text;
+  ByteWriter out(text);
+  for (const WantedVariable& wanted : variables) {
+    out.text(wanted.variable.name);
+    out.u8(static_cast<uint8_t>(wanted.redistribution));
+    out.text(wanted.owners ? wanted.owners->key : std::string());
+  }
+  const uint64_t hash = std::hash<std::string_view>()(as_text(text));
+  std::array<uint64_t, 2> least = {hash, ~hash};
+  VARVE_TRY(ranks.all_min(least));
+  return least[0] == ~least[1];
 }
 
 OwnerSearch::OwnerSearch(const OwnerRule& rule, const std::vector<WantedVariable>& variables, const RankBoxes& boxes,
@@ -93,13 +111,7 @@ Status OwnerSearch::find(ByteSpan elements, uint64_t element_bytes, const std::f
         subject());
   }
   for (size_t at = 0; at < elements.size(); at += element_bytes) {
-    const std::byte* const element = elements.data() + at;
-    uint32_t owner = 0;
-    if (rule_.owners.owner) {
-      owner = rule_.owners.owner(element);
-    } else {
-      VARVE_ASSIGN(owner, owner_of_cell(element));
-    }
+    VARVE_ASSIGN(const uint32_t owner, owner_of(elements.data() + at));
     if (owner >= rank_count_)
       return Status::invalid_argument(fmt::format("an element is to go to rank {} of {}", owner, rank_count_),
                                       subject());
@@ -108,8 +120,24 @@ Status OwnerSearch::find(ByteSpan elements, uint64_t element_bytes, const std::f
   return {};
 }
 
-Result<uint32_t> OwnerSearch::owner_of_cell(const std::byte* element) {
-  rule_.owners.cell(element, cell_);
+/// By the program's own function, which may throw.
+Result<uint32_t> OwnerSearch::owner_of(const std::byte* element) {
+  const auto threw = [this](std::string_view what) {
+    return Status::invalid_argument(fmt::format("the function that says whose an element is has thrown: {}", what),
+                                    fmt::format("variable '{}'", rule_.key));
+  };
+  try {
+    if (rule_.owners.owner) return rule_.owners.owner(element);
+    rule_.owners.cell(element, cell_);
+  } catch (const std::exception& exception) {
+    return threw(exception.what());
+  } catch (...) {
+    return threw("something that is no std::exception");
+  }
+  return owner_of_cell();
+}
+
+Result<uint32_t> OwnerSearch::owner_of_cell() {
   if (reversed_) std::reverse(cell_.begin(), cell_.end());
   if (has_cell((*boxes_)[last_box_].box, cell_)) return (*boxes_)[last_box_].rank;
   for (size_t i = 0; i < boxes_->size(); ++i) {

@@ -22,9 +22,12 @@ struct RankBox {
 /// Of arrays, by their names: what each rank has of them, in the order of ranks.
 using RankBoxes = std::map<std::string, std::vector<RankBox>>;
 
-/// What all ranks have of the arrays whose cells name owners (ElementOwners::array), as they have protected them now.
-/// Collective.
-Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables);
+/// What all ranks have of the arrays whose cells name owners (ElementOwners::array), as they have protected them now;
+/// or of `all` that lie in a whole. Collective.
+Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables, bool all = false);
+
+/// Whether all ranks want variables of the same names, by the same rules. Collective.
+Result<bool> want_alike(Communicator& ranks, const std::vector<WantedVariable>& variables);
 
 /// Of what one rank has saved of a vector, the elements that come to a rank, one run after the other.
 struct OwnedElements {
@@ -43,7 +46,9 @@ class OwnerSearch {
   Status find(ByteSpan elements, uint64_t element_bytes, const std::function<void(uint32_t owner)>& visit);
 
  private:
-  Result<uint32_t> owner_of_cell(const std::byte* element);
+  Result<uint32_t> owner_of(const std::byte* element);
+  /// Of `cell_`.
+  Result<uint32_t> owner_of_cell();
 
   const OwnerRule& rule_;
   const std::vector<RankBox>* boxes_ = nullptr;

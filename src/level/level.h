@@ -59,6 +59,7 @@ struct RestartCandidate {
 };
 
 class StoreLevel;
+class ReshapedImage;
 
 /// A node of a run.
 struct SeatNode {
@@ -135,6 +136,9 @@ struct RankWish {
   std::vector<WantedVariable> variables{};  ///< in the order of their names
   bool variables_may_change = false;        ///< as VariableTable::may_change()
   RankBoxes boxes{};                        ///< of arrays by whose cells vectors are divided
+  bool all_alike = false;                   ///< all ranks want variables of the same names, by the same rules
+  /// Though there are as many ranks as before, arrays are divided otherwise: vectors go to their elements' owners.
+  bool divided_anew = false;
 };
 
 /// A rank's part of a checkpoint, at one level. One thread at a time.
@@ -148,6 +152,8 @@ class RankImage {
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// What of the checkpoint it leaves out, in words.
   virtual std::vector<Status> left_out() const { return {}; }
+  /// Itself, if it is put together from what several ranks have saved.
+  virtual const ReshapedImage* as_reshaped() const { return nullptr; }
   /// Whether it is what the rank's node, or a store that all share, has for the rank; else it is put together from what
   /// several nodes have. The same on all ranks.
   virtual bool is_of_own_node() const { return true; }

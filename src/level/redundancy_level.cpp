@@ -43,12 +43,9 @@ Result<Arrival> decode_arrival(ByteSpan bytes) {
 }  // namespace
 
 Status RedundancyLevel::prepare_on_node() {
-  const std::vector<SeatNode>& nodes = world_.seat.nodes;
-  if (nodes.size() < spec_.redundancy.nodes_min()) {
-    return Status::invalid_argument(
-        fmt::format("redundancy needs {} nodes, and this run has {}", spec_.redundancy.nodes_min(), nodes.size()),
-        name());
-  }
+  const size_t node_count = world_.seat.nodes.size();
+  if (node_count < spec_.redundancy.nodes_min()) VARVE_TRY(take_fewer_nodes());
+  if (node_count < 2) return LevelStore::prepare_parent(world_.files, store_.spec(), store_.access().own_path());
   std::array<uint64_t, 1> concurrent = {world_.ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(world_.ranks.all_min(concurrent));
   if (concurrent[0] == 0) {
@@ -56,6 +53,28 @@ Status RedundancyLevel::prepare_on_node() {
                                "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)");
   }
   return agree(world_.ranks, world_.speaks_for_node() ? restore() : Status());
+}
+
+Status RedundancyLevel::take_fewer_nodes() {
+  const auto node_count = static_cast<uint32_t>(world_.seat.nodes.size());
+  const std::string needs =
+      fmt::format("redundancy needs {} nodes, and this run has {}", spec_.redundancy.nodes_min(), node_count);
+  // A job that begins has time to say what it wants; one that has lost nodes is to go on.
+  Result<std::vector<SetName>> own = std::vector<SetName>();
+  if (world_.speaks_for_node()) own = list_redundancy(place(), world_.job);
+  std::array<uint64_t, 1> goes_on = {own.ok() && !own->empty() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_max(goes_on));
+  const std::optional<Redundancy> fewer = spec_.redundancy.of_nodes(node_count);
+  if (goes_on[0] == 0) {
+    return Status::invalid_argument(
+        needs, name(), fewer ? fmt::format("use more nodes, or {}", fewer->text()) : "use more nodes, or none of it");
+  }
+  if (fewer) redundancy_ = *fewer;
+  if (world_.ranks.rank() == 0) {
+    world_.warnings.add(
+        Status::unsupported(fmt::format("{}: it goes on with {}", needs, fewer ? fewer->text() : "none"), name()));
+  }
+  return {};
 }
 
 /// All leaders come here, or the others would wait.
@@ -159,7 +178,7 @@ Result<RedundancyLevel::Meeting> RedundancyLevel::meet(uint64_t step, bool saved
 }
 
 Status RedundancyLevel::protect_now(uint64_t step) {
-  VARVE_TRY(protect_set(*leaders_, place(), {world_.job, step}, spec_.redundancy).status());
+  VARVE_TRY(protect_set(*leaders_, place(), {world_.job, step}, redundancy_).status());
   {
     const MutexLock lock(mutex_);
     newest_ = step;
@@ -208,7 +227,7 @@ LevelProgress RedundancyLevel::progress(const RunNews&) const {
 }
 
 void RedundancyLevel::record(const Status& failure, std::optional<uint64_t> step) {
-  const Status what = failure.with_context(spec_.redundancy.text());
+  const Status what = failure.with_context(redundancy_.text());
   if (world_.note_level && step)
     world_.note_level({.what = LevelNews::What::failed, .level = name(), .step = step, .why = failure});
   world_.warnings.add(what);

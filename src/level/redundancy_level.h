@@ -19,7 +19,7 @@ namespace varve {
 class RedundancyLevel final : public Level {
  public:
   RedundancyLevel(const LevelSpec& spec, LevelWorld& world, const StoreLevel& store)
-      : Level(spec, world), store_(store) {}
+      : Level(spec, world), store_(store), redundancy_(spec.redundancy) {}
 
   /// Rebuilds what nodes have lost, and in stand-ins what those had that are not there any more (stand_ins.h); says so
   /// among the warnings. Before the stores are opened.
@@ -47,6 +47,8 @@ class RedundancyLevel final : public Level {
     others_went_on,
   };
   NodePlace place() const { return {&world_.files, store_.access().own_path(), world_.seat.node().name}; }
+  /// Where there are fewer nodes than it takes: the run goes on with what these can have, if it goes on at all.
+  Status take_fewer_nodes();
   Status restore();
   void drop_stand_ins();
   Result<Meeting> meet(uint64_t step, bool saved);
@@ -54,7 +56,8 @@ class RedundancyLevel final : public Level {
   void record(const Status& failure, std::optional<uint64_t> step = std::nullopt);
 
   const StoreLevel& store_;                ///< what it protects
-  std::unique_ptr<Communicator> leaders_;  ///< of all nodes; in them alone
+  Redundancy redundancy_;                  ///< as it was asked for, or less
+  std::unique_ptr<Communicator> leaders_;  ///< of all nodes; in them alone, and if there are several
   bool broken_ = false;                    ///< the leaders cannot talk any more
   mutable Mutex mutex_;
   std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -57,7 +58,7 @@ uint64_t elements_of(const ImageVariable& variable) { return variable.bytes / va
 }  // namespace
 
 bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& table) {
-  if (rank_count != wish.rank_count) return false;
+  if (rank_count != wish.rank_count || wish.divided_anew) return false;
   for (size_t i = 0, box = 0; i < wish.variables.size(); ++i) {
     const ImageVariable& wanted = wish.variables[i].variable;
     box = i > 0 && wish.variables[i - 1].variable.name == wanted.name ? box + 1 : 0;
@@ -78,6 +79,8 @@ class ReshapedImage::Planner {
 
   Status plan() {
     VARVE_TRY(check_nothing_is_lost());
+    image_.is_divided_anew_ =
+        parts_.rank_count() == wish_.rank_count && !is_same_part(wish_, wish_.rank_count, parts_.table(wish_.rank));
     std::vector<ImageVariable> variables;
     for (const WantedVariable& wanted : wish_.variables) {
       variables.push_back(wanted.variable);
@@ -112,8 +115,11 @@ class ReshapedImage::Planner {
   /// False: nothing of it comes back.
   Result<bool> plan_variable(const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
     const bool other_ranks = parts_.rank_count() != wish_.rank_count;
-    if (other_ranks && wanted.redistribution == Redistribution::ignore && !wanted.owners) return false;
     VARVE_ASSIGN(const Saved saved, find_saved(variable));
+    if (other_ranks && wanted.redistribution == Redistribution::ignore && !wanted.owners) {
+      if (!saved.empty()) image_.ignored_.insert(variable.name);
+      return false;
+    }
     if (saved.empty()) {
       const bool may_be = wish_.variables_may_change || wanted.redistribution == Redistribution::ignore;
       return may_be ? Result<bool>(false)
@@ -143,35 +149,45 @@ class ReshapedImage::Planner {
 
   Status plan_saved(const Saved& saved, const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
     if (!variable.global_shape.empty()) return plan_cells(saved, ordinal, variable);
-    if (parts_.rank_count() == wish_.rank_count) return plan_own(saved, ordinal, variable, wanted.any_size);
+    const bool own = parts_.rank_count() == wish_.rank_count && !(wish_.divided_anew && wanted.owners);
+    if (own) return plan_own(saved, ordinal, variable, wanted.any_size);
     if (wanted.owners) return plan_owned(*wanted.owners, saved, ordinal, variable);
     if (wanted.redistribution == Redistribution::evenly) return plan_share(saved, ordinal, variable);
     // Of one rank alone it would be a guess.
     const bool may_be_common =
         parts_.rank_count() > 1 || variable.shape.empty() || wanted.redistribution == Redistribution::same;
-    return may_be_common ? plan_common(saved, ordinal, variable, wanted.any_size)
-                         : divided_how(variable.name, wanted.any_size);
+    return may_be_common ? plan_common(saved, ordinal, variable, wanted) : divided_how(variable.name, wanted.any_size);
   }
 
-  Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
-    const CellBox wanted = global_box(variable);
+  /// Of an array, the boxes of all ranks.
+  struct SavedArray {
     struct Part {
       uint32_t rank;
       uint64_t offset;
     };
+    std::string name;
+    std::vector<uint64_t> whole;
     std::vector<Part> parts;
     std::vector<CellBox> boxes;
-    for (const auto& [rank, of_rank] : saved) {
-      for (const ImageVariable& part : of_rank) {
-        VARVE_ASSIGN(boxes.emplace_back(), box_of(rank, part, variable));
-        parts.push_back({rank, part.offset});
+  };
+
+  Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
+    const CellBox wanted = global_box(variable);
+    // The boxes of a variable come one after the other.
+    if (array_.name != variable.name || array_.whole != variable.global_shape) {
+      array_ = {variable.name, variable.global_shape, {}, {}};
+      for (const auto& [rank, of_rank] : saved) {
+        for (const ImageVariable& part : of_rank) {
+          VARVE_ASSIGN(array_.boxes.emplace_back(), box_of(rank, part, variable));
+          array_.parts.push_back({rank, part.offset});
+        }
       }
     }
-    VARVE_ASSIGN(CellShares found, share_cells(wanted, boxes));
+    VARVE_ASSIGN(CellShares found, share_cells(wanted, array_.boxes));
     for (CellShare& share : found.shares) {
-      const Part& part = parts[share.box];
+      const SavedArray::Part& part = array_.parts[share.box];
       image_.sources_.push_back(
-          {part.rank, std::move(share.cells), boxes[share.box], part.offset, wanted, ordinal, {}});
+          {part.rank, std::move(share.cells), array_.boxes[share.box], part.offset, wanted, ordinal, {}});
     }
     if (found.missing.empty()) return {};
     return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
@@ -259,6 +275,9 @@ class ReshapedImage::Planner {
     }
     variable.shape = {total};
     variable.bytes = total * variable.type.bytes;
+    DividedElements& divided = image_.divided_[variable.name];
+    divided.taken = total;
+    for (const auto& [rank, elements] : owned) divided.saved += elements->saved;
     for (const auto& [rank, elements] : owned) {
       if (elements->runs.empty()) continue;
       const CellBox all{{0}, {elements->saved}};
@@ -307,24 +326,57 @@ class ReshapedImage::Planner {
   }
 
   /// What all ranks have alike.
-  Status plan_common(const Saved& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
+  Status plan_common(const Saved& saved, size_t ordinal, ImageVariable& variable, const WantedVariable& wanted) {
     const ImageVariable& first = saved.begin()->second.front();
-    for (const auto& [rank, part] : saved) {
-      if (part.front().shape != first.shape) return divided_how(variable.name, any_size);
+    for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
+      const auto part = saved.find(rank);
+      if (part == saved.end()) return differs(wanted, fmt::format("rank {} has saved nothing of it", rank));
+      if (part->second.front().shape != first.shape) {
+        return differs(wanted, fmt::format("rank {} has saved it as {}, and rank 0 as {}", rank,
+                                           text_of(part->second.front().shape), text_of(first.shape)));
+      }
     }
-    if (saved.size() != parts_.rank_count()) return divided_how(variable.name, any_size);
-    VARVE_TRY(plan_whole(0, first, ordinal, variable, any_size));
-    return compare(saved, any_size);
+    VARVE_TRY(plan_whole(0, first, ordinal, variable, wanted.any_size));
+    if (wanted.redistribution != Redistribution::same && elements_of(first) > 1) {
+      VARVE_ASSIGN(const bool constant, is_constant(first));
+      if (constant) return divided_how(variable.name, wanted.any_size);
+    }
+    return compare(saved, wanted);
   }
 
-  /// Of one length, which is the same on all ranks.
-  Status compare(const Saved& saved, bool any_size) {
+  /// Whether what rank 0 has of it is one value throughout.
+  Result<bool> is_constant(const ImageVariable& first) {
+    const uint64_t element = first.type.bytes;
+    ByteVector value(element), window;
+    for (uint64_t at = 0; at < first.bytes; at += window.size()) {
+      const uint64_t most = at == 0 ? kCompareBytesMin : kCompareBytes;
+      window.resize(std::min(std::max(most / element, uint64_t{1}) * element, first.bytes - at));
+      const PartRead read{0, first.offset + at, window};
+      VARVE_TRY(parts_.read({&read, 1}));
+      if (at == 0) std::copy_n(window.begin(), element, value.begin());
+      const bool goes_on = std::equal(value.begin(), value.end(), window.begin()) &&
+                           std::memcmp(window.data(), window.data() + element, window.size() - element) == 0;
+      if (!goes_on) return false;
+    }
+    return true;
+  }
+
+  /// Of one length, which is the same on all ranks. If all of these come here, each looks at a share.
+  Status compare(const Saved& saved, const WantedVariable& wanted) {
     const ImageVariable& first = saved.begin()->second.front();
+    Extent own{0, first.bytes};
+    if (wish_.all_alike) {
+      const uint64_t pieces = (first.bytes + kCompareBytesMin - 1) / kCompareBytesMin;
+      const uint64_t share = (wish_.rank + std::hash<std::string>()(first.name)) % wish_.rank_count;
+      const uint64_t begin = pieces * share / wish_.rank_count, end = pieces * (share + 1) / wish_.rank_count;
+      own.offset = begin * kCompareBytesMin;
+      own.bytes = std::min(end * kCompareBytesMin, first.bytes) - own.offset;
+    }
     const uint64_t each = std::clamp(kCompareBytesOfAll / saved.size(), kCompareBytesMin, kCompareBytes);
-    const uint64_t piece = std::min(first.bytes, each);
+    const uint64_t piece = std::min(own.bytes, each);
     ByteVector windows(saved.size() > 1 ? piece * saved.size() : 0);
-    for (uint64_t at = 0; at < first.bytes && !windows.empty(); at += piece) {
-      const uint64_t bytes = std::min(piece, first.bytes - at);
+    for (uint64_t at = own.offset; at < own.offset + own.bytes && !windows.empty(); at += piece) {
+      const uint64_t bytes = std::min(piece, own.offset + own.bytes - at);
       std::vector<PartRead> reads;
       for (const auto& [rank, part] : saved) {
         reads.push_back(
@@ -332,10 +384,18 @@ class ReshapedImage::Planner {
       }
       VARVE_TRY(parts_.read(reads));
       for (const PartRead& read : reads) {
-        if (std::memcmp(windows.data(), read.into.data(), bytes) != 0) return divided_how(first.name, any_size);
+        if (std::memcmp(windows.data(), read.into.data(), bytes) != 0)
+          return differs(wanted, fmt::format("ranks 0 and {} have saved different values", read.rank));
       }
     }
     return {};
+  }
+
+  /// It is not the same on all ranks.
+  Status differs(const WantedVariable& wanted, const std::string& how) const {
+    if (wanted.redistribution != Redistribution::same) return divided_how(wanted.variable.name, wanted.any_size);
+    return of_variable(wanted.variable.name, "all ranks are to have the same of it, and " + how,
+                       "divide it otherwise (Session::redistribute()), or start as many ranks as before");
   }
 
   Status divided_how(const std::string& name, bool any_size) const {
@@ -352,7 +412,32 @@ class ReshapedImage::Planner {
   ReshapedImage& image_;
   CheckpointParts& parts_;
   std::map<std::string, Owned> owned_;  // by key
+  SavedArray array_;                    // the last one
 };
+
+Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, size_t share, size_t of) const {
+  std::map<std::string, std::vector<CellBox>> boxes_of;
+  for (const auto& [name, of_ranks] : wanted) {
+    for (const RankBox& each : of_ranks) boxes_of[name].push_back(each.box);
+  }
+  std::vector<Status> found;
+  std::set<std::string> told;
+  for (size_t rank = share; rank < parts_->rank_count(); rank += of) {
+    for (const ImageVariable& saved : parts_->table(static_cast<uint32_t>(rank)).variables) {
+      const auto boxes = boxes_of.find(saved.name);
+      if (saved.global_shape.empty() || boxes == boxes_of.end() || told.contains(saved.name)) continue;
+      if (boxes->second.front().cells.size() != saved.shape.size()) continue;  // it is refused
+      VARVE_ASSIGN(const CellShares shares, share_cells(global_box(saved), boxes->second));
+      if (shares.missing.empty()) continue;
+      told.insert(saved.name);
+      found.push_back(of_variable(
+          saved.name, fmt::format("its cells from ({}) on are in the checkpoint, but no rank protects them: they are "
+                                  "left out",
+                                  fmt::join(shares.missing.front().offset, ", "))));
+    }
+  }
+  return found;
+}
 
 Result<std::unique_ptr<RankImage>> ReshapedImage::plan(const RankWish& wish, std::unique_ptr<CheckpointParts> parts,
                                                        size_t threads) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,14 +22,21 @@ namespace varve {
 /// rank's variables lies where it does now.
 bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& table);
 
+/// Of a vector that is divided by owners: how many elements came to a rank, and how many all ranks had saved.
+struct DividedElements {
+  uint64_t taken = 0, saved = 0;
+};
+
 /// What a rank wants of a checkpoint, taken from the parts of the ranks that made it, however many these were:
 ///
 /// - Of a variable that says where it lies in the whole (ImageVariable::global_shape), the cells that the rank has now,
 ///   each from the lowest rank that saved it.
-/// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved.
+/// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved; unless
+///   arrays are divided anew, and it is a vector that is to be divided by owners.
 /// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks; of one that is
 ///   to be divided by owners, those that are the rank's.
-/// - Of the rest, what all ranks have saved alike, or nothing, as Redistribution says.
+/// - Of the rest, what all ranks have saved alike, or nothing, as Redistribution says. An array or vector that has one
+///   value throughout says nothing: all ranks may have begun with it.
 class ReshapedImage final : public RankImage {
  public:
   /// invalid_argument: a variable is not in the checkpoint, or of another type or whole shape there, or what the ranks
@@ -40,6 +49,17 @@ class ReshapedImage final : public RankImage {
   Status load(ImageTarget& target) override;
   std::optional<SetOrigin> origin() const override { return parts_->origin(); }
   std::vector<Status> left_out() const override { return left_out_; }
+  const ReshapedImage* as_reshaped() const override { return this; }
+
+  /// Whether there are as many ranks as before, and this one has arrays at other places.
+  bool is_divided_anew() const { return is_divided_anew_; }
+  /// Variables that the checkpoint has, and of which nothing comes back (Redistribution::ignore).
+  const std::set<std::string>& ignored() const { return ignored_; }
+  /// Of vectors that are divided by owners, by name.
+  const std::map<std::string, DividedElements>& divided() const { return divided_; }
+  /// Of arrays that lie in a whole, which cells no rank wants that one had saved, in words: of one saved rank in `of`,
+  /// from `share` on. `wanted`: of all such arrays.
+  Result<std::vector<Status>> unwanted(const RankBoxes& wanted, size_t share, size_t of) const;
   bool is_of_own_node() const override { return parts_->is_of_own_node(); }
 
  private:
@@ -64,6 +84,9 @@ class ReshapedImage final : public RankImage {
   ImageTable table_;
   std::vector<Source> sources_;  ///< by rank
   std::vector<Status> left_out_;
+  bool is_divided_anew_ = false;
+  std::set<std::string> ignored_;
+  std::map<std::string, DividedElements> divided_;
 };
 
 }  // namespace varve

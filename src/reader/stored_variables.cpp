@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/file_system.h"
 #include "engine/inspect.h"
 #include "format/image.h"
+#include "layout/raw_layout.h"
 #include "layout/zarr_array.h"
 #include "level/stored_image.h"
 
@@ -80,6 +82,7 @@ class StoredVariables::Collector {
       VARVE_ASSIGN(const bool image, add_image(leaf, file));
       if (image) continue;
       VARVE_TRY(add_zarr_description(*leaf, file));
+      VARVE_TRY(add_sidecar(*leaf, file));
       if (file.layout.format == kZarrFormat) {
         zarr_chunks_.emplace_back(leaf, &file);
       } else {
@@ -101,8 +104,10 @@ class StoredVariables::Collector {
       found_.variables_.push_back(make_one(name, std::move(parts)));
     }
     add_zarr_arrays();
+    add_wholes();
     for (auto& [name, part] : of_files_) {
       StoredVariable variable{std::move(name), part.type, {}, part.shape, {}};
+      variable.is_in_whole = in_wholes_.contains(variable.name);
       variable.parts.push_back(std::move(part));
       found_.variables_.push_back(std::move(variable));
     }
@@ -185,6 +190,39 @@ class StoredVariables::Collector {
     }
     of_files_.emplace_back(file.path + ":" + variable.name, std::move(part));
   }
+
+  Status add_sidecar(const Leaf& leaf, const TreeFile& file) {
+    if (!file.path.ends_with(kSidecarSuffix) || file.bytes > kSidecarBytesMax) return {};
+    ByteVector text;
+    VARVE_TRY(read_of_file(reader_, leaf, file, file.bytes, text));
+    const Result<std::vector<SidecarPlace>> places = sidecar_places(as_text(text));
+    if (!places.ok()) return {};  // a file that only is called so
+    const std::string described = file.path.substr(0, file.path.size() - kSidecarSuffix.size());
+    for (const SidecarPlace& place : *places) places_.insert_or_assign({described, bare(place.name)}, place);
+    return {};
+  }
+
+  /// What sidecars say that files have of wholes, by the names that restarts know them by.
+  void add_wholes() {
+    std::map<std::string, std::vector<StoredPart>> wholes;
+    for (const auto& [full_name, part] : of_files_) {
+      const std::string name = bare(full_name.substr(part.file->path.size() + 1));
+      const auto place = places_.find({part.file->path, name});
+      if (place == places_.end() || part.encoded || !part.tile.empty()) continue;
+      StoredPart& of_whole = wholes[name].emplace_back(part);
+      of_whole.global_shape = place->second.global_shape;
+      of_whole.global_offset = place->second.global_offset;
+      in_wholes_.insert(full_name);
+    }
+    for (auto& [name, parts] : wholes) {
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const StoredPart& a, const StoredPart& b) { return a.rank < b.rank; });
+      found_.variables_.push_back(make_one(name, std::move(parts)));
+    }
+  }
+
+  /// Names in files mostly begin with a slash, those of programs do not.
+  static std::string bare(std::string_view name) { return std::string(name.substr(name.starts_with('/') ? 1 : 0)); }
 
   Status add_zarr_description(const Leaf& leaf, const TreeFile& file) {
     const std::string name = base_name(file.path);
@@ -301,7 +339,7 @@ class StoredVariables::Collector {
             fmt::format("{} and {} do not say the same of its type and whole shape", rank_text(first), rank_text(part)),
             "read what one rank has of it");
       }
-      if (!lies_in(part.global_box(), part.global_shape) || !array_bytes(part.global_shape, part.type.bytes)) {
+      if (!lies_in(part.global_box(), part.global_shape)) {
         return of_set_variable(name, fmt::format("what {} has of it does not lie in the whole", rank_text(part)),
                                "read what one rank has of it");
       }
@@ -315,7 +353,9 @@ class StoredVariables::Collector {
   uint32_t images_ = 0;
   std::map<std::string, std::vector<StoredPart>> of_images_;
   std::vector<std::pair<std::string, StoredPart>> of_files_;
-  std::map<std::string, ZarrArray> zarr_arrays_;  ///< by folder
+  std::set<std::string> in_wholes_;                                     ///< names of `of_files_`
+  std::map<std::pair<std::string, std::string>, SidecarPlace> places_;  ///< by file and variable
+  std::map<std::string, ZarrArray> zarr_arrays_;                        ///< by folder
   std::vector<std::pair<std::shared_ptr<const Leaf>, const TreeFile*>> zarr_chunks_;
 };
 

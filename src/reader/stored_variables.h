@@ -51,15 +51,17 @@ struct StoredVariable {
   std::vector<StoredPart> parts;  ///< lowest rank first
   /// What cells are that no part has; empty: such cells cannot be had.
   ByteVector fill{};
+  bool is_in_whole = false;  ///< another one of the set has it, with what other files have
 };
 
 /// The variables of a set, without their bytes.
 ///
 /// In a set that a session made, a variable has the name by which it was protected, and a part of each rank that
 /// protected it. In any other set, each variable of each file is one of its own, "PATH:NAME"; small ones that are only
-/// counted are not there. The chunks of an array of Zarr that are not compressed are parts of one, by the folder of its
-/// outermost group: "out.zarr:/ocean/heat"; without that folder, if the group is the set. Immutable, so it may be read
-/// by several threads.
+/// counted are not there. What sidecars say that files have of a whole is one by its own name, besides. The chunks of
+/// an array of Zarr that are not compressed are parts of one, by the folder of its outermost group:
+/// "out.zarr:/ocean/heat"; without that folder, if the group is the set. Immutable, so it may be read by several
+/// threads.
 class StoredVariables {
  public:
   /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of

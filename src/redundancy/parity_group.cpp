@@ -51,6 +51,14 @@ std::string Redundancy::text() const {
   return {};
 }
 
+std::optional<Redundancy> Redundancy::of_nodes(uint32_t node_count) const {
+  if (node_count < 2) return std::nullopt;
+  Redundancy fewer = *this;
+  fewer.parity_parts = std::min(parity_parts, node_count - 1);
+  fewer.data_parts = node_count - fewer.parity_parts;
+  return fewer;
+}
+
 ByteRange piece_of_stream(uint64_t stream_bytes, uint32_t data_parts, uint32_t piece) {
   const uint64_t piece_bytes = (stream_bytes + data_parts - 1) / data_parts;
   return {std::min(stream_bytes, piece * piece_bytes), std::min(stream_bytes, (piece + 1) * piece_bytes)};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ struct Redundancy {
 
   /// As many nodes make a group, at least.
   uint32_t nodes_min() const { return data_parts + parity_parts; }
+  /// The same with as much parity, for as few nodes as there are, fewer than nodes_min(). Nothing: for one there is
+  /// none.
+  std::optional<Redundancy> of_nodes(uint32_t node_count) const;
   /// As many nodes of a group may be lost.
   uint32_t losses_max() const { return parity_parts; }
 };

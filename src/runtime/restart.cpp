@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "core/guarded.h"
 #include "level/left_parts.h"
+#include "level/reshaped_image.h"
 
 namespace varve {
 
@@ -47,7 +48,7 @@ Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandi
   const Status together = check_origins(ranks, side.origin());
   if (together.code() == StatusCode::corrupt) return std::vector<RankFailure>{{0, together}};
   VARVE_TRY(together);
-  return failures;
+  return gather_failures(ranks, side.check_together());
 }
 
 /// A restart on its way.
@@ -182,10 +183,93 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 // A rank that has no memory left says so to the others, who wait for what it finds.
 
 Status RankRestart::look(const RestartCandidate& candidate) {
+  wish_.divided_anew = false;
+  unwanted_.clear();
+  return look_again(candidate);
+}
+
+Status RankRestart::look_again(const RestartCandidate& candidate) {
   return run_guarded([&]() -> Status {
+    candidate_ = candidate;
     image_.reset();
     VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate, wish_));
     return variables_.check_loadable(image_->table());
+  });
+}
+
+namespace {
+/// What a rank tells the others of what it takes of a checkpoint that was made by others.
+ByteVector encode_divided(const ReshapedImage* image) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  if (image == nullptr) return bytes;
+  out.varint(image->divided().size());
+  for (const auto& [name, elements] : image->divided()) {
+    out.text(name);
+    out.varint(elements.taken);
+    out.varint(elements.saved);
+  }
+  return bytes;
+}
+
+/// Of vectors that are divided by owners, what all ranks take together.
+Result<std::map<std::string, DividedElements>> divided_in_all(const std::vector<ByteVector>& told) {
+  std::map<std::string, DividedElements> all;
+  for (const ByteVector& of_rank : told) {
+    ByteReader in(of_rank);
+    if (in.at_end()) continue;
+    VARVE_ASSIGN(uint64_t vectors, in.varint());
+    for (; vectors > 0; --vectors) {
+      VARVE_ASSIGN(const std::string_view name, in.text());
+      DividedElements& elements = all[std::string(name)];
+      VARVE_ASSIGN(const uint64_t taken, in.varint());
+      VARVE_ASSIGN(elements.saved, in.varint());
+      elements.taken += taken;
+    }
+  }
+  return all;
+}
+}  // namespace
+
+/// Where one rank has an array at another place than it had, what lies in the arrays' cells belongs to others, too.
+Status RankRestart::look_divided_anew() {
+  const bool any_owners = std::any_of(wish_.variables.begin(), wish_.variables.end(),
+                                      [](const WantedVariable& wanted) { return wanted.owners != nullptr; });
+  const ReshapedImage* const reshaped = image_ ? image_->as_reshaped() : nullptr;
+  const bool anew = reshaped != nullptr && reshaped->is_divided_anew();
+  std::array<uint64_t, 2> any = {anew ? uint64_t{1} : uint64_t{0}, any_owners ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(levels_.world().ranks.all_max(any));
+  if (any[0] == 0 || any[1] == 0) return {};
+  wish_.divided_anew = true;
+  VARVE_ASSIGN(const auto failures, gather_failures(levels_.world().ranks, look_again(candidate_)));
+  return failures.empty() ? Status() : failures.front().what;
+}
+
+Status RankRestart::check_together() {
+  VARVE_TRY(look_divided_anew());
+  Communicator& ranks = levels_.world().ranks;
+  const ReshapedImage* const reshaped = image_->as_reshaped();
+  std::array<uint64_t, 1> any = {reshaped != nullptr ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks.all_max(any));
+  if (any[0] == 0) return {};
+  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_divided(reshaped)));
+  VARVE_ASSIGN(const RankBoxes boxes, agree_on_boxes(ranks, wish_.variables, /*all=*/true));
+  VARVE_ASSIGN(const auto divided, divided_in_all(told));
+  for (const auto& [name, elements] : divided) {
+    if (elements.taken == elements.saved) continue;
+    return Status::invalid_argument(fmt::format("its {} elements would become {}: not all ranks name the same owners",
+                                                elements.saved, elements.taken),
+                                    fmt::format("variable '{}'", name));
+  }
+  if (reshaped == nullptr) return {};
+  // Each rank looks at some of what was saved.
+  const auto looks = [](const ByteVector& of_rank) { return !of_rank.empty(); };
+  const auto own = told.begin() + ranks.rank();
+  const auto share = static_cast<size_t>(std::count_if(told.begin(), own, looks));
+  const auto all = static_cast<size_t>(std::count_if(told.begin(), told.end(), looks));
+  return run_guarded([&]() -> Status {
+    VARVE_ASSIGN(unwanted_, reshaped->unwanted(boxes, share, all));
+    return {};
   });
 }
 
@@ -200,9 +284,13 @@ Status RankRestart::load() {
 }
 
 Status RankRestart::finish() {
-  leaves_out_ = !image_->left_out().empty() || variables_.leaves_out(image_->table());
+  const ReshapedImage* const reshaped = image_->as_reshaped();
+  const std::set<std::string> ignored = reshaped == nullptr ? std::set<std::string>() : reshaped->ignored();
+  leaves_out_ =
+      !image_->left_out().empty() || !ignored.empty() || !unwanted_.empty() || variables_.leaves_out(image_->table());
   levels_.world().warnings.add(image_->left_out());
-  levels_.world().warnings.add(variables_.changes(image_->table()));
+  levels_.world().warnings.add(unwanted_);
+  levels_.world().warnings.add(variables_.changes(image_->table(), ignored));
   return variables_.finish_load();
 }
 
@@ -371,6 +459,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   const std::vector<RestartCandidate> selected = select(candidates, selection);
   RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
   VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
+  VARVE_ASSIGN(wish.all_alike, want_alike(world.ranks, wish.variables));
   RankRestart side(levels, variables, std::move(wish));
   Result<RestartDecision> decision = restart_from_newest(world.ranks, selected, side);
   levels.drop_caches();
@@ -410,7 +499,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
       restart.newer_in_memory_alone = true;
     const bool keeps_number = restart.in_memory_alone && taken == candidates.front();
     restart.next_number = candidates.front().number + (keeps_number ? 0 : 1);
-    if (restart.in_memory_alone && variables.may_change()) {
+    if (restart.in_memory_alone) {
       std::array<uint64_t, 1> any = {side.leaves_out() ? uint64_t{1} : uint64_t{0}};
       VARVE_TRY(world.ranks.all_max(any));
       restart.leaves_out = any[0] != 0;

@@ -35,6 +35,8 @@ class RestartSide {
   /// not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart; invalid_argument: it
   /// is of another number of ranks, or does not fit.
   virtual Status look(const RestartCandidate& candidate) = 0;
+  /// All ranks have looked: whether what they would take belongs together. Collective; outcomes as above.
+  virtual Status check_together() { return {}; }
   /// Puts what was looked at last where it belongs, and checks all of it on the way. After all ranks have looked, and
   /// collective, as ranks may read for each other; outcomes as above. From its begin on what is protected is neither
   /// old nor new.
@@ -79,6 +81,7 @@ class RankRestart final : public RestartSide {
       : levels_(levels), variables_(variables), wish_(std::move(wish)) {}
 
   Status look(const RestartCandidate& candidate) override;
+  Status check_together() override;
   Status load() override;
   std::optional<SetOrigin> origin() const override { return image_ ? image_->origin() : std::nullopt; }
   Status finish() override;
@@ -94,8 +97,14 @@ class RankRestart final : public RestartSide {
  private:
   Levels& levels_;
   VariableTable& variables_;
-  const RankWish wish_;
-  std::unique_ptr<RankImage> image_;  ///< what was looked at last
+  Status look_again(const RestartCandidate& candidate);
+  /// Collective.
+  Status look_divided_anew();
+
+  RankWish wish_;
+  RestartCandidate candidate_;  ///< what was looked at last, as the following
+  std::unique_ptr<RankImage> image_;
+  std::vector<Status> unwanted_;  ///< cells that no rank wants
   bool touched_ = false, leaves_out_ = false;
 };
 

@@ -419,9 +419,9 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   if (levels_.at(restart.taken->level).spec().is_of_node() && restart.on_own_nodes) job_sets_.note_complete(step);
   if (restart.in_memory_alone && restart.leaves_out) {
     // What this run would save is not all of it: it stays where it is until there is a newer one.
-    warnings_.add(Status::unsupported("what is in memory alone has variables that are not protected, and stays there",
+    warnings_.add(Status::unsupported("what is in memory alone has more than is protected now, and stays there",
                                       "the checkpoint of step " + std::to_string(step),
-                                      "protect them, and restart from it, to have it saved to the store"));
+                                      "protect all of it, and restart from it, to have it saved to the store"));
   } else if (restart.in_memory_alone) {
     // It goes to the store at once. Some nodes' own stores may have it; what all nodes have of its step is another one.
     const bool is_partly_there = world_.has_node_level && !job_sets_.is_complete(step);

@@ -485,6 +485,11 @@ Status VariableTable::redistribute(std::string_view key, ElementOwners owners,
     const auto found = entries_.find(name);
     if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
     if (!found->second->vector_bytes) return name_mistake(name, "only a vector's elements can be divided");
+    const uint64_t element_bytes = found->second->image.type.bytes;
+    if (name == key && rule->owners.element_bytes > 0 && rule->owners.element_bytes != element_bytes) {
+      return name_mistake(name, fmt::format("its elements have {} bytes, and the function takes some of {}",
+                                            element_bytes, rule->owners.element_bytes));
+    }
   }
   for (const std::string& name : names) entries_.find(name)->second->owners = rule;
   return {};
@@ -600,7 +605,7 @@ Status VariableTable::Entry::check_fits(std::span<const ImageVariable> saved) co
   return {};
 }
 
-Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const {
+Result<VariableTable::Match> VariableTable::match(const ImageTable& image, const std::set<std::string>& ignored) const {
   Match match;
   const auto may_miss = [&](bool allowed, const std::string& name, std::string what, std::string_view then) -> Status {
     const Status mistake =
@@ -619,8 +624,10 @@ Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const
             "it is not in the checkpoint, and what it held went when a newer one was loaded that turned "
             "out to be damaged, or was rejected: protect it anew with what it is to hold");
       }
-      VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
-                         "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
+      if (!ignored.contains(entry->first)) {
+        VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
+                           "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
+      }
       ++entry;
       continue;
     }
@@ -641,8 +648,8 @@ Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const
 
 Status VariableTable::check_loadable(const ImageTable& image) const { return match(image).status(); }
 
-std::vector<Status> VariableTable::changes(const ImageTable& image) const {
-  Result<Match> matched = match(image);
+std::vector<Status> VariableTable::changes(const ImageTable& image, const std::set<std::string>& ignored) const {
+  Result<Match> matched = match(image, ignored);
   return matched.ok() ? std::move(matched->changes) : std::vector<Status>();
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -144,8 +145,9 @@ class VariableTable {
   /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
   /// size), but for what may be missing. invalid_argument naming the variable and both sides. Writes nothing.
   Status check_loadable(const ImageTable& image) const;
-  /// What an image that can be loaded does not bring back: added variables, and removed ones, in words.
-  std::vector<Status> changes(const ImageTable& image) const;
+  /// What an image that can be loaded does not bring back: added variables but for those that are `ignored`, and
+  /// removed ones, in words.
+  std::vector<Status> changes(const ImageTable& image, const std::set<std::string>& ignored = {}) const;
   /// Whether the image has a variable that is not protected.
   bool leaves_out(const ImageTable& image) const;
   /// Makes what is protected ready to take an image's bytes: check_loadable() first, then resizes vectors. From here on
@@ -179,7 +181,7 @@ class VariableTable {
     std::vector<Pair> pairs;
     std::vector<Status> changes;
   };
-  Result<Match> match(const ImageTable& image) const;
+  Result<Match> match(const ImageTable& image, const std::set<std::string>& ignored = {}) const;
   Status put(std::string_view name, EntryPointer entry);
 
   std::map<std::string, EntryPointer, std::less<>> entries_;

@@ -381,6 +381,32 @@ TEST_F(ReaderOfZarr, LeavesCompressedChunksAndThoseThatAreThereTwiceToThemselves
   EXPECT_TRUE(reader.variable("out.zarr/ocean/heat/0.1:/ocean/heat").ok());
 }
 
+TEST(ReaderOfSavedFiles, PutsTogetherWhatSidecarsSayIsOfAWhole) {
+  const SessionPlace place;
+  const std::string files = place.folder / "files";
+  std::filesystem::create_directories(files);
+  const std::vector<uint64_t> whole{6, 5};
+  for (uint64_t rank = 0; rank < 3; ++rank) {
+    const std::vector<double> values = values_of({{2 * rank, 0}, {2, 5}}, whole);
+    const std::string path = files + fmt::format("/state.{}.bin", rank);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * 8));
+    std::ofstream(path + ".varve-layout")
+        << fmt::format(R"({{"variables": [{{"name": "/field", "type": "f64", "shape": [2, 5], "global_shape": [6, 5],)"
+                       R"( "global_offset": [{}, 0]}}]}})",
+                       2 * rank);
+  }
+  ASSERT_TRUE(Store::create(posix_file_system(), place.store).ok());
+  ASSERT_TRUE(
+      save_folder(*test::store_at(place.store), files, test::save_options("run", 5), test::layout_service()).ok());
+  auto reader = CheckpointReader::open(place.store, "run@5");
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  EXPECT_EQ(reader->variable("field").value()->cells, whole);
+  const CellBox box{{1, 1}, {4, 3}};
+  EXPECT_EQ(reader->values<double>("field", ArraySection{box.offset, box.cells}).value(), values_of(box, whole));
+  EXPECT_EQ(reader->values<double>("state.1.bin:/field").value(), values_of({{2, 0}, {2, 5}}, whole));
+}
+
 TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {
   test::Cluster cluster;
   const std::vector<uint64_t> whole{12, 3};

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+
 #include <unistd.h>
+#include <algorithm>
 
 #include <optional>
 #include <utility>
@@ -57,7 +59,14 @@ std::string name_in_file(const ChosenArray& array, bool of_rank) {
   const size_t colon = name.find(":/");
   const std::string& path = variable.parts.front().file->path;
   if (colon != std::string::npos && (path + "/").starts_with(name.substr(0, colon) + "/")) name.erase(colon, 1);
-  return of_rank ? fmt::format("{}/rank-{:06}", name, array.part()->rank) : name;
+  return of_rank && array.part()->rank >= 0 ? fmt::format("{}/rank-{:06}", name, array.part()->rank) : name;
+}
+
+/// Of parts of one rank, which box it is; empty if there is one.
+std::string box_name(const StoredVariable& variable, const StoredPart& part) {
+  const auto of_rank = [&](const StoredPart& other) { return other.rank == part.rank; };
+  if (std::count_if(variable.parts.begin(), variable.parts.end(), of_rank) == 1) return {};
+  return fmt::format("/box-{:06}", std::count_if(variable.parts.data(), &part, of_rank));
 }
 
 struct NamedArray {
@@ -124,22 +133,29 @@ class ExportCommand final : public Command {
                                          const VariableReader& reader) const {
     std::vector<NamedArray> arrays;
     for (const std::string& text : names_) {
-      VARVE_ASSIGN(ChosenArray array, ChosenArray::choose(variables, text, rank_));
-      VARVE_TRY(array.check(reader));
-      arrays.push_back({array, name_in_file(array, false)});
+      const StoredVariable* const variable = variables.find(text);
+      const bool in_parts = variable != nullptr && (rank_ || !variable->one_array.ok());
+      std::vector<NamedArray> of_variable = in_parts ? parts_of(*variable) : std::vector<NamedArray>();
+      if (of_variable.empty()) {
+        VARVE_ASSIGN(ChosenArray array, ChosenArray::choose(variables, text, rank_));
+        of_variable.push_back({array, name_in_file(array, false)});
+      }
+      for (NamedArray& one : of_variable) {
+        VARVE_TRY(one.array.check(reader));
+        arrays.push_back(std::move(one));
+      }
     }
     if (!names_.empty()) return arrays;
     for (const StoredVariable& variable : variables.all()) {
-      std::vector<NamedArray> of_variable;
-      if (!rank_ && variable.one_array.ok()) of_variable.push_back({ChosenArray(variable, nullptr), {}});
-      for (const StoredPart& part : variable.parts) {
-        const bool wanted =
-            rank_ ? part.rank >= 0 && static_cast<uint64_t>(part.rank) == *rank_ : !variable.one_array.ok();
-        if (wanted) of_variable.push_back({ChosenArray(variable, &part), {}});
-      }
+      if (variable.is_in_whole) continue;
+      const ChosenArray whole(variable, nullptr);
+      const Status of_whole = !rank_ && variable.one_array.ok() ? whole.check(reader) : variable.one_array;
+      const bool is_whole = !rank_ && variable.one_array.ok() && of_whole.code() != StatusCode::not_found;
+      if (of_whole.code() == StatusCode::not_found) session.warn(of_whole.with_context("exported in parts"));
+      std::vector<NamedArray> of_variable =
+          is_whole ? std::vector<NamedArray>{{whole, name_in_file(whole, false)}} : parts_of(variable);
       for (NamedArray& one : of_variable) {
         const Status readable = one.array.check(reader);
-        one.name = name_in_file(one.array, !rank_ && one.array.part() != nullptr);
         if (readable.code() == StatusCode::unsupported) {
           session.warn(readable.with_context("left out"));
           continue;
@@ -149,6 +165,17 @@ class ExportCommand final : public Command {
       }
     }
     return arrays;
+  }
+
+  /// What each rank has of it, or the one that was named.
+  std::vector<NamedArray> parts_of(const StoredVariable& variable) const {
+    std::vector<NamedArray> parts;
+    for (const StoredPart& part : variable.parts) {
+      if (rank_ && (part.rank < 0 || static_cast<uint64_t>(part.rank) != *rank_)) continue;
+      const ChosenArray array(variable, &part);
+      parts.push_back({array, name_in_file(array, !rank_) + box_name(variable, part)});
+    }
+    return parts;
   }
 
   Status write(ArrayFileKind kind, const std::vector<NamedArray>& arrays, VariableReader& reader,
