@@ -36,6 +36,8 @@ class CheckpointParts {
   virtual const ImageTable& table(uint32_t rank) const = 0;
   /// All of these, checked.
   virtual Status read(std::span<const PartRead> reads) = 0;
+  /// load() will be of this rank's image: what it takes to find it is read now, so that all can begin together.
+  virtual Status will_load(uint32_t /*rank*/) { return {}; }
   /// All of these, of each rank one at most, checked, on up to `thread_count` threads.
   virtual Status load(std::span<const PartLoad> loads, size_t thread_count) = 0;
   /// This rank reads no more for now. Where ranks read for each other, it goes on to do that, until none wants

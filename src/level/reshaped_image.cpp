@@ -90,6 +90,7 @@ class ReshapedImage::Planner {
     VARVE_ASSIGN(image_.table_, plan_image(std::move(variables)));
     std::stable_sort(image_.sources_.begin(), image_.sources_.end(),
                      [](const Source& a, const Source& b) { return a.rank < b.rank; });
+    for (const Source& source : image_.sources_) VARVE_TRY(parts_.will_load(source.rank));
     return {};
   }
 

@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
 
+#include "comm/agreement.h"
+#include "core/bytes.h"
 #include "core/guarded.h"
+#include "core/thread_pool.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/file_parts.h"
@@ -121,6 +127,70 @@ class StoreLevel::Parts final : public HeldParts {
   std::set<uint32_t> in_stand_ins_;  ///< ranks
 };
 
+/// What all ranks have saved in a set of a store that is shared: the tables of all, and of images those that are
+/// wanted, opened when they are.
+class StoreLevel::SharedParts final : public HeldParts {
+ public:
+  struct Part {
+    ImageTable table;
+    uint32_t group = 0;                    ///< ordinal in the set
+    std::unique_ptr<StoredImage> image{};  ///< null: nothing of it has been wanted yet
+  };
+
+  SharedParts(StoreLevel& level, const Store& store, SetRecord record, std::vector<Part> parts)
+      : level_(level), store_(store), record_(std::move(record)), parts_(std::move(parts)) {}
+  ~SharedParts() override { store_.drop_arena_cache(); }
+
+  uint32_t rank_count() const override { return static_cast<uint32_t>(parts_.size()); }
+  std::vector<uint32_t> ranks() const override {
+    std::vector<uint32_t> all(parts_.size());
+    std::iota(all.begin(), all.end(), 0u);
+    return all;
+  }
+  const ImageTable& table(uint32_t rank) const override { return parts_[rank].table; }
+  Status will_load(uint32_t rank) override { return image_of(rank).status(); }
+  Status load(std::span<const PartLoad> loads, size_t thread_count) override {
+    std::vector<StoredImage::Load> of_images;
+    for (const PartLoad& load : loads) {
+      VARVE_ASSIGN(StoredImage* const image, image_of(load.rank));
+      of_images.push_back({image, load.wanted, load.target});
+    }
+    return StoredImage::load_all(of_images, thread_count, level_.world_.node_packs);
+  }
+  void note_faults() override {
+    for (const Part& part : parts_) {
+      if (part.image) level_.condemn_damaged(part.image->faults());
+    }
+  }
+
+ private:
+  /// With those that are described beside it.
+  Result<StoredImage*> image_of(uint32_t rank) {
+    if (parts_[rank].image == nullptr) {
+      const uint32_t group = parts_[rank].group;
+      VARVE_ASSIGN(auto found, StoredImage::open_group(store_, level_.world_.clock, record_, group,
+                                                       [this](uint32_t other) { return &parts_[other].table; }));
+      for (auto& [other, image] : found) {
+        if (parts_[other].group == group && !parts_[other].image) parts_[other].image = std::move(image);
+      }
+    }
+    if (parts_[rank].image != nullptr) return parts_[rank].image.get();
+    return Status::corrupt(fmt::format("a part of the set is not where it was: that of rank {}", rank),
+                           record_.name.to_string());
+  }
+  Status read_part(const PartRead& read) override {
+    VARVE_ASSIGN(StoredImage* const image, image_of(read.rank));
+    const Status outcome = image->read(read.offset, read.into);
+    if (!outcome.ok()) image->find_faults();
+    return outcome;
+  }
+
+  StoreLevel& level_;
+  const Store& store_;
+  const SetRecord record_;
+  std::vector<Part> parts_;  ///< by rank
+};
+
 Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& candidate, const RankWish& wish) {
   const size_t threads = world_.work.load_threads + kReadsAhead;
   if (spec_.is_of_node()) {
@@ -138,14 +208,71 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
 }
 
 Result<std::unique_ptr<RankImage>> StoreLevel::shared_image(uint64_t step, const RankWish& wish) {
-  VARVE_ASSIGN(std::unique_ptr<RankImage> own, own_image(step, wish));
-  if (own) return own;
-  VARVE_ASSIGN(const Store* const store, access_.store());
-  VARVE_ASSIGN(const SetRecord record, read_record(*store, step));
-  VARVE_ASSIGN(auto images, StoredImage::open_all(*store, world_.clock, record));
-  const auto rank_count = static_cast<uint32_t>(images.size());
-  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, *store, rank_count, std::move(images)),
-                             world_.work.load_threads + kReadsAhead);
+  Result<std::unique_ptr<RankImage>> own = run_guarded([&] { return own_image(step, wish); });
+  const bool needs_parts = own.ok() && !*own;
+  std::array<uint64_t, 1> any_needs_them = {needs_parts ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_max(any_needs_them));
+  if (any_needs_them[0] == 0) return own;
+  Result<std::unique_ptr<SharedParts>> parts = shared_parts(step);
+  if (!needs_parts) return own;
+  VARVE_TRY(parts.status());
+  return ReshapedImage::plan(wish, std::move(*parts), world_.work.load_threads + kReadsAhead);
+}
+
+Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(uint64_t step) {
+  Communicator& ranks = world_.ranks;
+  ByteVector mine;
+  SetRecord record;
+  std::map<uint32_t, std::unique_ptr<StoredImage>> opened;  // here, by rank
+  const Status read = run_guarded([&]() -> Status {
+    VARVE_ASSIGN(const Store* const store, access_.store());
+    VARVE_ASSIGN(record, read_record(*store, step));
+    ByteWriter out(mine);
+    for (uint32_t group = ranks.rank(); group < record.groups.size(); group += ranks.rank_count()) {
+      VARVE_ASSIGN(auto images, StoredImage::open_group(*store, world_.clock, record, group));
+      for (auto& [rank, image] : images) {
+        out.varint(rank);
+        out.varint(group);
+        out.varint(image->image().image_bytes);
+        out.text(as_text(encode_image_header(image->image())));
+        opened[rank] = std::move(image);
+      }
+    }
+    return {};
+  });
+  VARVE_ASSIGN(const std::vector<RankFailure> failures, gather_failures(ranks, read));
+  VARVE_TRY(read);
+  if (!failures.empty()) return failures.front().what;
+  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(mine));
+  uint64_t told_bytes = 0;
+  for (const ByteVector& of_rank : told) told_bytes += of_rank.size();
+  // What says that it has more ranks than it can have has not got them.
+  std::vector<SharedParts::Part> parts(std::min(record.rank_count, told_bytes));
+  size_t found = 0;
+  for (const ByteVector& of_rank : told) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      VARVE_ASSIGN(const uint64_t rank, in.varint());
+      VARVE_ASSIGN(const uint64_t group, in.varint());
+      VARVE_ASSIGN(const uint64_t image_bytes, in.varint());
+      VARVE_ASSIGN(const std::string_view header, in.text());
+      if (rank >= parts.size() || group >= record.groups.size())
+        return Status::corrupt("what ranks say of a set makes no sense", record.name.to_string());
+      found += parts[rank].table.image_bytes == 0 ? 1 : 0;
+      VARVE_ASSIGN(parts[rank].table, decode_image_header(as_bytes(header), image_bytes));
+      parts[rank].group = static_cast<uint32_t>(group);
+    }
+  }
+  if (found != record.rank_count || parts.empty()) {
+    return Status::invalid_argument(
+        fmt::format("the set has {} of {} ranks: it was not made by a session", found, record.rank_count),
+        record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
+  }
+  for (auto& [rank, image] : opened) {
+    const uint32_t group = parts[rank].group;
+    if (group % ranks.rank_count() == ranks.rank()) parts[rank].image = std::move(image);
+  }
+  return std::make_unique<SharedParts>(*this, *access_.opened(), std::move(record), std::move(parts));
 }
 
 /// Of a set that was saved from a folder; null: a session made it.

@@ -69,39 +69,66 @@ Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t group)
   return table;
 }
 
+namespace {
+/// How many files of a leaf use each of its packs.
+std::vector<uint32_t> users_of_packs(const Leaf& leaf) {
+  std::vector<uint32_t> users(leaf.packs.size(), 0);
+  std::vector<size_t> last(leaf.packs.size(), SIZE_MAX);  // of the files that were counted
+  for (size_t file = 0; file < leaf.files.size(); ++file) {
+    for (const std::vector<Reference>& stream : leaf.files[file].streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern || std::exchange(last[reference.pack], file) == file) continue;
+        ++users[reference.pack];
+      }
+    }
+  }
+  return users;
+}
+}  // namespace
+
 Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_present(const Store& store, Clock& clock,
                                                                                    const SetRecord& record,
                                                                                    bool of_node) {
   StoredImage looking(store, clock);
   if (of_node) VARVE_TRY(looking.find_origin(record, 0));
   const uint64_t rank_count = of_node ? looking.origin_.rank_count : record.rank_count;
-  std::map<uint32_t, std::unique_ptr<StoredImage>> found;
-  for (const GroupRecord& group : record.groups) {
-    VARVE_ASSIGN(const Root root, looking.read_root(group));
-    for (const LeafLink& link : root.leaves) {
-      VARVE_ASSIGN(Leaf leaf, looking.read_leaf(link));
-      const std::vector<TreeFile> files = std::exchange(leaf.files, {});
-      for (const TreeFile& file : files) {
-        const std::optional<uint32_t> rank = rank_of_image(file.path);
-        if (!rank || *rank >= rank_count || file.type != FileType::regular) continue;
-        auto& image = found[*rank] = std::make_unique<StoredImage>(store, clock);
-        image->leaf_ = leaf;
-        image->leaf_.files.push_back(file);
-        image->origin_ = looking.origin_;
+  OfRanks found;
+  for (const GroupRecord& group : record.groups) VARVE_TRY(looking.open_group(group, rank_count, found));
+  return found;
+}
+
+Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_group(
+    const Store& store, Clock& clock, const SetRecord& record, uint32_t group,
+    const std::function<const ImageTable*(uint32_t rank)>& known) {
+  OfRanks found;
+  VARVE_TRY(StoredImage(store, clock).open_group(record.groups[group], record.rank_count, found, known));
+  return found;
+}
+
+Status StoredImage::open_group(const GroupRecord& group, uint64_t rank_count, OfRanks& found,
+                               const std::function<const ImageTable*(uint32_t rank)>& known) {
+  VARVE_ASSIGN(const Root root, read_root(group));
+  for (const LeafLink& link : root.leaves) {
+    VARVE_ASSIGN(Leaf leaf, read_leaf(link));
+    const std::vector<uint32_t> users = users_of_packs(leaf);
+    const std::vector<TreeFile> files = std::exchange(leaf.files, {});
+    for (const TreeFile& file : files) {
+      const std::optional<uint32_t> rank = rank_of_image(file.path);
+      if (!rank || *rank >= rank_count || file.type != FileType::regular) continue;
+      auto& image = found[*rank] = std::make_unique<StoredImage>(store_, clock_);
+      image->leaf_ = leaf;
+      image->leaf_.files.push_back(file);
+      image->users_ = users;
+      image->origin_ = origin_;
+      if (const ImageTable* const table = known ? known(*rank) : nullptr) {
+        image->image_ = *table;
+        image->find_pieces();
+      } else {
         VARVE_TRY(image->read_table());
       }
     }
   }
-  return found;
-}
-
-Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
-                                                                               const SetRecord& record) {
-  VARVE_ASSIGN(auto found, open_present(store, clock, record, /*of_node=*/false));
-  if (found.size() == record.rank_count && !found.empty()) return found;
-  return Status::invalid_argument(
-      fmt::format("the set has {} of {} ranks: it was not made by a session", found.size(), record.rank_count),
-      record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
+  return {};
 }
 
 namespace {
@@ -175,23 +202,6 @@ Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
   VARVE_ASSIGN(const SetOrigin origin, SetOrigin::parse(as_text(text)));
   return std::optional(origin);
 }
-
-namespace {
-/// How many files of a leaf use each of its packs.
-std::vector<uint32_t> users_of_packs(const Leaf& leaf) {
-  std::vector<uint32_t> users(leaf.packs.size(), 0);
-  std::vector<size_t> last(leaf.packs.size(), SIZE_MAX);  // of the files that were counted
-  for (size_t file = 0; file < leaf.files.size(); ++file) {
-    for (const std::vector<Reference>& stream : leaf.files[file].streams) {
-      for (const Reference& reference : stream) {
-        if (reference.pack == Reference::kPattern || std::exchange(last[reference.pack], file) == file) continue;
-        ++users[reference.pack];
-      }
-    }
-  }
-  return users;
-}
-}  // namespace
 
 Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group) {
   const std::string path = image_file_name(rank);

@@ -62,7 +62,7 @@ class PatientReads {
 /// stays so, that is io_error, and no damage. One thread at a time.
 class StoredImage {
  public:
-  StoredImage(const Store& store, Clock& clock) : store_(store), reads_(store, clock), streams_(store) {}
+  StoredImage(const Store& store, Clock& clock) : store_(store), clock_(clock), reads_(store, clock), streams_(store) {}
 
   /// Finds which run made a set of a node's own store, which has only the ranks of that node. invalid_argument: it was
   /// not made by a session.
@@ -75,14 +75,13 @@ class StoredImage {
   /// node when the set was made. corrupt.
   Status open(const SetRecord& record, uint32_t rank, uint32_t group);
 
-  /// The images of all ranks, whatever run asks, in a set that all nodes share. invalid_argument: they are not all in
-  /// this set: it was not made by a session.
-  static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_all(const Store& store, Clock& clock,
-                                                                           const SetRecord& record);
-
   /// Those that are in this set, by rank. `of_node`: what a store of one node's own has, perhaps not of all ranks.
   static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_present(const Store& store, Clock& clock,
                                                                                const SetRecord& record, bool of_node);
+  /// The same of one group of a set that all nodes share. `known`: tables of its ranks, which are not read then.
+  static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_group(
+      const Store& store, Clock& clock, const SetRecord& record, uint32_t group,
+      const std::function<const ImageTable*(uint32_t rank)>& known = {});
 
   /// All regular files of a set that was saved from a folder, to be read like images without a table. None: a session
   /// made the set.
@@ -130,6 +129,10 @@ class StoredImage {
   struct PackJob;
   class PackLoads;
 
+  using OfRanks = std::map<uint32_t, std::unique_ptr<StoredImage>>;
+  /// Adds what a group has of so many ranks.
+  Status open_group(const GroupRecord& group, uint64_t rank_count, OfRanks& found,
+                    const std::function<const ImageTable*(uint32_t rank)>& known = {});
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
   Status read_table();
@@ -150,6 +153,7 @@ class StoredImage {
   void for_each_piece(size_t stream, Extent bytes, const std::function<void(const Extent&)>& visit) const;
 
   const Store& store_;
+  Clock& clock_;
   PatientReads reads_;
   StreamReader streams_;
   Leaf leaf_;                    ///< with no file but the image's

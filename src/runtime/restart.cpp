@@ -286,8 +286,8 @@ Status RankRestart::load() {
 Status RankRestart::finish() {
   const ReshapedImage* const reshaped = image_->as_reshaped();
   const std::set<std::string> ignored = reshaped == nullptr ? std::set<std::string>() : reshaped->ignored();
-  leaves_out_ =
-      !image_->left_out().empty() || !ignored.empty() || !unwanted_.empty() || variables_.leaves_out(image_->table());
+  // What is ignored the program has given up itself.
+  leaves_out_ = !image_->left_out().empty() || !unwanted_.empty() || variables_.leaves_out(image_->table());
   levels_.world().warnings.add(image_->left_out());
   levels_.world().warnings.add(unwanted_);
   levels_.world().warnings.add(variables_.changes(image_->table(), ignored));
