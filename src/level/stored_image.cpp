@@ -55,6 +55,7 @@ struct StoredImage::PackUse {
   };
   uint32_t pack = 0;
   std::vector<Range> ranges;
+  uint64_t wanted_bytes = 0;  ///< of these
 };
 
 Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t group) {
@@ -289,13 +290,17 @@ void StoredImage::for_each_piece(size_t stream, Extent bytes, const std::functio
   }
 }
 
-/// Whether some of these bytes of the image are.
-bool StoredImage::is_wanted(const Load& load, const Extent& bytes) {
-  if (!load.wanted) return true;
-  const auto next =
-      std::upper_bound(load.wanted->begin(), load.wanted->end(), bytes.offset,
-                       [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; });
-  return next != load.wanted->end() && next->offset < bytes.offset + bytes.bytes;
+/// How many of these bytes of the image are.
+uint64_t StoredImage::wanted_bytes(const Load& load, const Extent& bytes) {
+  if (!load.wanted) return bytes.bytes;
+  const uint64_t end = bytes.offset + bytes.bytes;
+  uint64_t wanted = 0;
+  for (auto next = std::upper_bound(load.wanted->begin(), load.wanted->end(), bytes.offset,
+                                    [](uint64_t at, const Extent&extent) { return at < extent.offset + extent.bytes; });
+       next != load.wanted->end() && next->offset < end; ++next) {
+    wanted += std::min(end, next->offset + next->bytes) - std::max(bytes.offset, next->offset);
+  }
+  return wanted;
 }
 
 std::vector<StoredImage::PackUse> StoredImage::pack_uses(const Load& load) const {
@@ -305,14 +310,15 @@ std::vector<StoredImage::PackUse> StoredImage::pack_uses(const Load& load) const
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
     uint64_t at = 0;
     for (const Reference& reference : file.streams[stream]) {
-      bool wanted = false;
+      uint64_t wanted = 0;
       if (reference.pack != Reference::kPattern) {
         for_each_piece(stream, {at, reference.bytes},
-                       [&](const Extent& in_image) { wanted = wanted || is_wanted(load, in_image); });
+                       [&](const Extent& in_image) { wanted += wanted_bytes(load, in_image); });
       }
-      if (wanted) {
+      if (wanted > 0) {
         const auto [place, added] = place_of.emplace(reference.pack, uses.size());
         if (added) uses.push_back({reference.pack, {}});
+        uses[place->second].wanted_bytes += wanted;
         uses[place->second].ranges.push_back({{reference.offset, reference.bytes}, stream, at});
       }
       at += reference.bytes;
@@ -358,7 +364,8 @@ void StoredImage::load_patterns(const Load& load) const {
       if (reference.pack == Reference::kPattern) {
         uint64_t done = 0;  // of the pattern
         for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
-          for (uint64_t put = 0; put < in_image.bytes && is_wanted(load, in_image); put += window.size()) {
+          const bool wanted = wanted_bytes(load, in_image) > 0;
+          for (uint64_t put = 0; put < in_image.bytes && wanted; put += window.size()) {
             window.resize(std::min(kPatternWindowBytes, in_image.bytes - put));
             fill_pattern(reference.offset, done + put, window);
             load.target->put(in_image.offset + put, window);
@@ -391,9 +398,7 @@ struct StoredImage::PackJob {
   /// Of this process, all of them together at most.
   uint64_t wanted_bytes() const {
     uint64_t bytes = 0;
-    for (const Use& use : uses) {
-      for (const PackUse::Range& range : use.use.ranges) bytes += range.in_pack.bytes;
-    }
+    for (const Use& use : uses) bytes += use.use.wanted_bytes;
     return bytes;
   }
   /// Whether other ranks are likely to need it.

@@ -138,7 +138,7 @@ class StoredImage {
   Status read_table();
   /// Where the streams' bytes lie in the file.
   void find_pieces();
-  static bool is_wanted(const Load& load, const Extent& bytes);
+  static uint64_t wanted_bytes(const Load& load, const Extent& bytes);
   std::vector<PackUse> pack_uses(const Load& load) const;
   /// Where the pack lies in the end, if that is in one piece.
   MutableByteSpan place_of(const PackUse& use, ImageTarget& target) const;
