@@ -108,7 +108,10 @@ Result<ByteSpan> ServerConnection::receive_fields(const MessageFacts& message, M
   while (true) {
     VARVE_ASSIGN(const Wire::Head head, receive_head(message));
     const bool more = head.header.has(WireHeader::kMore);
-    if (more && head.header.data_bytes == 0 && message.takes_long) continue;  // a sign of life
+    if (more && head.header.data_bytes == 0 && message.takes_long) {  // a sign of life
+      if (is_to_end_ && is_to_end_()) return Status::cancelled();
+      continue;
+    }
     if (more || head.header.data_bytes > into.size()) return Status::corrupt("the server sent more than was asked for");
     ++answered_;
     if (head.header.has(WireHeader::kDescriptor)) descriptor = std::make_shared<UniqueFd>(wire_.take_descriptor());

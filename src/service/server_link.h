@@ -93,6 +93,8 @@ class ServerConnection {
 
   /// Whether the server is still there.
   Status ping();
+  /// While an answer takes long, this is asked now and then: if it says so, ask() ends with cancelled.
+  void give_up_if(std::function<bool()> is_to_end) { is_to_end_ = std::move(is_to_end); }
 
   /// The two halves of ask(), of requests that are sent one after another; answers come in the same order.
   template <class Message>
@@ -138,6 +140,7 @@ class ServerConnection {
   UniqueId server_, boot_;
   uint64_t connections_ = 0;
   uint64_t sent_ = 0, answered_ = 0;  ///< number of the last one
+  std::function<bool()> is_to_end_;
 };
 
 /// Tries again for a bounded time, ever more slowly.

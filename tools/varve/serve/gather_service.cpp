@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "backend/folder_backend.h"
@@ -156,6 +157,8 @@ Result<TransferNumbers> transfer_on_server(ServerLink& link, TransferDirection d
 namespace {
 constexpr uint64_t kNodesMax = 65'536;
 constexpr size_t kGatheringsMax = 256;
+/// Beyond so many jobs, who belongs to which is forgotten.
+constexpr size_t kJobsKnownMax = 1024;
 
 Status stopping() { return Status::busy("the server is ending"); }
 
@@ -264,6 +267,7 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
   reap();
   if (stopping_) return stopping();
   auto files = std::make_shared<NodeFiles>(offer.node);
+  note_node(offer);
   if (const auto found = gatherings_.find(offer.set); found != gatherings_.end()) {
     Gathering& gathering = *found->second;
     if (gathering.saving || gathering.ended)
@@ -284,7 +288,37 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
     return started.status();
   }
   added->second->thread = *std::move(started);
+  changed_.notify_all();
   return files;
+}
+
+void GatherService::note_node(const NodeOffer& offer) {
+  if (nodes_of_jobs_.size() >= kJobsKnownMax) nodes_of_jobs_.clear();
+  std::set<std::string>& nodes = nodes_of_jobs_[offer.set.job];
+  // Such as are called otherwise each time they start.
+  if (nodes.size() >= kNodesMax) nodes.clear();
+  nodes.insert(offer.node);
+}
+
+bool GatherService::gives_way(const SetName& name, uint64_t node_count) const {
+  const auto nodes = nodes_of_jobs_.find(name.job);
+  if (nodes == nodes_of_jobs_.end() || nodes->second.size() < node_count) return false;
+  std::set<std::string> waiting;
+  const auto is_before = [](const SetName& a, const SetName& b) {
+    return std::tie(a.step, a.job) < std::tie(b.step, b.job);
+  };
+  for (const auto& [other, gathering] : gatherings_) {
+    const std::vector<Member>& members = gathering->members;
+    // What all have offered is going to be saved, and who has offered it comes back then.
+    if (gathering->saving || gathering->ended || members.empty()) continue;
+    if (members.size() == members.front().offer.node_count) continue;
+    for (const Member& member : members) {
+      if (member.files->has_left() || !nodes->second.contains(member.offer.node)) continue;
+      if (is_before(other, name)) return false;
+      waiting.insert(member.offer.node);
+    }
+  }
+  return waiting.size() >= node_count;
 }
 
 void GatherService::leave(const std::shared_ptr<NodeFiles>& files) {
@@ -369,6 +403,12 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
       return {};
     }
     all_there = false;
+    if (gives_way(name, wanted)) {
+      gathering.saving = true;
+      return Status::busy(fmt::format("{} of {} nodes have offered their files, and the others offer later sets",
+                                      gathering.members.size(), wanted),
+                          name.to_string());
+    }
     if (!changed_.wait_until(mutex_, deadline)) {
       gathering.saving = true;  // who comes now comes too late
       return Status::busy("only " + std::to_string(gathering.members.size()) + " of " + std::to_string(wanted) +

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -206,6 +207,10 @@ class GatherService {
   /// How long the offers of all nodes are to lie yet. Says so, if it is noticed.
   double rest_seconds(const SetName& name, const Gathering& gathering) const;
   Status save(const SetName& name, Gathering& gathering) VARVE_REQUIRES(saving_);
+  /// Whether all nodes of the job wait, each for others, and no set is offered before this one: some of them lack it,
+  /// and those that have it may have a later one, too.
+  bool gives_way(const SetName& name, uint64_t node_count) const VARVE_REQUIRES(mutex_);
+  void note_node(const NodeOffer& offer) VARVE_REQUIRES(mutex_);
   void reap() VARVE_REQUIRES(mutex_);
 
   Backend& backend_;
@@ -221,6 +226,8 @@ class GatherService {
   Mutex mutex_;                                 ///< never held while saving_ is waited for
   ConditionVariable changed_;
   std::map<SetName, std::unique_ptr<Gathering>> gatherings_ VARVE_GUARDED_BY(mutex_);
+  /// Those that have ever offered a set of a job, by its name.
+  std::map<std::string, std::set<std::string>> nodes_of_jobs_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// An offer that is still coming, piece by piece, in room that it has taken; after a while the room may be given to

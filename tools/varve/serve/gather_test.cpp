@@ -80,18 +80,19 @@ struct Gathering : testing::Test {
       std::filesystem::last_write_time(entry, std::filesystem::last_write_time(entry) + by);
   }
   Status offer(const std::string& folder, const std::string& name, uint64_t nodes,
-               const std::function<void(Source&)>& meanwhile = {}) {
+               const std::function<void(Source&)>& meanwhile = {}, uint64_t step = 7,
+               ProgressSink& progress = null_progress()) {
     std::vector<SourceFile> files = scan_source_tree(folder, null_progress()).value();
     VARVE_TRY(assign_ranks(files, ""));
     FolderSource source(folder, std::move(files), test::layout_service(), {});
     if (meanwhile) meanwhile(source);
     const auto link = server.connect();
     SetOffer set;
-    set.name = {"run", 7};
+    set.name = {"run", step};
     set.node = name;
     set.node_count = nodes;
     set.options.ranks.group_size = 3;
-    return offer_set(*link, set, source);
+    return offer_set(*link, set, source, progress);
   }
   std::vector<Status> offer_all(size_t nodes) {
     std::vector<Status> outcomes(nodes);
@@ -149,6 +150,48 @@ TEST_F(Gathering, FailsWhenANodeIsMissing) {
   EXPECT_NE(outcome.to_string().find("1 of 2 nodes"), std::string::npos) << outcome.to_string();
   EXPECT_TRUE(Catalog(*store()).sets()->empty());
   for (const Status& again : offer_all(2)) EXPECT_TRUE(again.ok()) << again.to_string();
+}
+
+TEST_F(Gathering, HasASetGiveWayThatSomeNodesLackWhenAllWait) {
+  write_ranks(2, 4, 10'000);
+  server.stop();
+  server.options.gather.wait_seconds = 600;
+  server.start();
+  // Each of the sets 1 to 3 is on one node alone; 7 is on both.
+  std::thread other([this] {
+    EXPECT_EQ(offer(node(1), "n1", 2, {}, 2).code(), StatusCode::busy);
+    EXPECT_TRUE(offer(node(1), "n1", 2).ok());
+  });
+  for (const uint64_t step : {uint64_t{1}, uint64_t{3}}) {
+    const Status said = offer(node(0), "n0", 2, {}, step);
+    EXPECT_EQ(said.code(), StatusCode::busy);
+    EXPECT_NE(said.to_string().find("the others offer later sets"), std::string::npos) << said.to_string();
+  }
+  const Status saved = offer(node(0), "n0", 2);
+  EXPECT_TRUE(saved.ok()) << saved.to_string();
+  other.join();
+}
+
+/// Is cancelled from the beginning of a wait on.
+class CancelledProgress final : public ProgressSink {
+ public:
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return is_cancelled; }
+  std::atomic<bool> is_cancelled{false};
+};
+
+TEST_F(Gathering, AnOfferThatWaitsForOtherNodesEndsWhenItIsToEnd) {
+  write_ranks(2, 4, 10'000);
+  server.stop();
+  server.options.gather.wait_seconds = 600;
+  server.start();
+  CancelledProgress progress;
+  const Status said = offer(
+      node(0), "n0", 2, [&](Source&) { progress.is_cancelled = true; }, 7, progress);
+  EXPECT_EQ(said.code(), StatusCode::cancelled) << said.to_string();
 }
 
 TEST_F(Gathering, FailsForAllWhenFilesChange) {

@@ -194,6 +194,7 @@ Status offer_set(ServerLink& link, const SetOffer& offer, Source& source, Progre
   VARVE_ASSIGN(std::unique_ptr<ServerConnection> connection, link.take_own());
   if (const Status sent = send_offer(*connection, offer, raw); !sent.ok()) return as_busy(sent);
 
+  connection->give_up_if([&] { return progress.cancelled(); });
   Answerer answerer(source, progress);
   AnswerRequest answer;
   while (true) {
