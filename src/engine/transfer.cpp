@@ -1,5 +1,7 @@
 #include "engine/transfer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <set>
@@ -258,10 +260,17 @@ class ContentScore {
   Result<const std::vector<ChunkEntry>*> chunks_of(const PackLink& link) {
     const auto known = chunks_.find(link.score);
     if (known != chunks_.end()) return &known->second;
-    VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(store_, link.score, link.hint));
-    if (places.empty()) return Status::corrupt("no arena has a pack that the set needs", link.score.hex());
-    VARVE_ASSIGN(PackMeta meta, places.front().arena->read_pack_meta(places.front().ordinal));
-    return &chunks_.emplace(link.score, std::move(meta.chunks)).first->second;
+    Status failure = Status::corrupt("no arena holds a pack that the set needs", arena_name(store_, link.hint));
+    // The table of one copy may be damaged, and that of another whole.
+    for (const bool all : {false, true}) {
+      VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(store_, link.score, link.hint, all));
+      for (const StoredCopy& place : places) {
+        Result<PackMeta> meta = place.arena->read_pack_meta(place.ordinal);
+        if (meta.ok()) return &chunks_.emplace(link.score, std::move(meta->chunks)).first->second;
+        if (failure.code() == StatusCode::corrupt) failure = meta.status();
+      }
+    }
+    return failure;
   }
 
   const Store& store_;
@@ -271,26 +280,73 @@ class ContentScore {
 
 }  // namespace
 
+ContentComparison compare_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there) {
+  if (same_trees(source, there)) return {Sameness::same, {}, {}};
+  if (source.raw_bytes != there.raw_bytes || source.file_count != there.file_count) return {Sameness::differs, {}, {}};
+  // Both are read also if one cannot be: whoever is told which store is damaged has to know of the other one.
+  const Result<Score> one = ContentScore::of(from, source), other = ContentScore::of(to, there);
+  if (!one.ok() || !other.ok()) return {Sameness::unknown, one.status(), other.status()};
+  return {*one == *other ? Sameness::same : Sameness::differs, {}, {}};
+}
+
 bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there) {
-  if (same_trees(source, there)) return true;
-  if (source.raw_bytes != there.raw_bytes || source.file_count != there.file_count) return false;
-  const Result<Score> one = ContentScore::of(from, source);
-  if (!one.ok()) return false;
-  const Result<Score> other = ContentScore::of(to, there);
-  return other.ok() && *one == *other;
+  return compare_content(from, source, to, there).sameness == Sameness::same;
 }
 
 namespace {
+/// `failure` with what it is about before it, and this to be done, whatever it said itself.
+Status told_of_store(const Status& failure, const std::string& what, std::string hint) {
+  return Status(failure.code(), what + ": " + std::string(failure.message()), std::string(failure.subject()),
+                std::move(hint));
+}
+
+/// Why the sets of this name cannot be compared, in which store that is, and which of the two is to be kept. Nobody may
+/// be led to drop the whole one.
+Status why_unknown(const Store& from, const Store& to, const SetName& set, const ContentComparison& comparison) {
+  const Status &source = comparison.source_unread, &there = comparison.there_unread;
+  const std::string name = set.to_string();
+  for (const Status& failure : {source, there}) {
+    // Nothing is damaged: it can only not be read now.
+    if (!failure.ok() && failure.code() != StatusCode::corrupt)
+      return failure.with_context("it cannot be compared with the set of this name in the target");
+  }
+  if (source.ok()) {
+    return told_of_store(
+        there, fmt::format("the target, {}, has a set of this name, which is damaged there", to.path()),
+        fmt::format(
+            "verify {0} deeply; if {1} is whole in it, drop the damaged one in {2}, and copy it there again, deeply",
+            from.path(), name, to.path()));
+  }
+  if (there.ok()) {
+    return told_of_store(
+        source, fmt::format("it is damaged in the source, {}", from.path()),
+        fmt::format(
+            "keep {1} in {2}, where nothing of it is missing; verify {2} deeply, then drop the damaged one in {0}, "
+            "and copy it back from there",
+            from.path(), name, to.path()));
+  }
+  return told_of_store(source, fmt::format("it is damaged in both stores, {} and {}", from.path(), to.path()),
+                       "drop neither: each may have what the other one has lost; repair them from other copies, or "
+                       "restore what is whole");
+}
+
 /// The set's record in `to`; none if it is not there, or is to be replaced. already_exists: another set has its name.
+/// corrupt: a set has its name, and damage keeps the two from being compared.
 Result<std::optional<SetRecord>> record_there(const Store& from, const Store& to, const SetRecord& source,
                                               IfExists if_exists) {
   Result<SetRecord> there = Catalog(to).read(source.name);
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status().with_context("the target has the set, but"));
-  if (same_content(from, source, to, *there)) return std::optional(std::move(*there));
+  const ContentComparison comparison = compare_content(from, source, to, *there);
+  if (comparison.sameness == Sameness::same) return std::optional(std::move(*there));
   if (if_exists == IfExists::replace) return std::optional<SetRecord>();
-  return Status::already_exists("the target has another set of this name", source.name.to_string(),
-                                {Remedy::drop_set_in_one_store, source.name.to_string()});
+  if (comparison.sameness == Sameness::differs) {
+    return Status::already_exists("the target has another set of this name", source.name.to_string(),
+                                  {Remedy::drop_set_in_one_store, source.name.to_string()});
+  }
+  // One that was dropped meanwhile is not damaged.
+  if (Catalog(to).read(source.name).status().code() == StatusCode::not_found) return std::optional<SetRecord>();
+  return why_unknown(from, to, source.name, comparison);
 }
 
 Status check_scores(const Store& from, const Store& to) {
@@ -313,6 +369,7 @@ class Transfer {
     VARVE_ASSIGN(there_, record_there(from_, to_, source_, options_.if_exists));
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
     // Of a set that is there, what it has lost is sent again; a tree of the same files that it does not have is not.
+    if (there_ && !same_trees(source_, *there_) && options_.check_held) VARVE_TRY(check_other_trees());
     if (!there_ || same_trees(source_, *there_)) VARVE_TRY(or_lost(*lease, send(*lease)));
     VARVE_TRY(publish(*lease));
     return finished();
@@ -337,7 +394,12 @@ class Transfer {
     if (there.status().code() == StatusCode::not_found) return false;
     if (there.status().code() != StatusCode::corrupt) VARVE_TRY(there.status());
     const bool is_of_set = there.ok() && there->run == source_.run && there->number == source_.number;
-    if (!is_of_set || !same_content(from_, source_, to_, *there)) {
+    const ContentComparison comparison =
+        is_of_set ? compare_content(from_, source_, to_, *there) : ContentComparison{Sameness::differs, {}, {}};
+    // It may be all that is left of this node's share.
+    if (comparison.sameness == Sameness::unknown && !comparison.source_unread.ok())
+      return comparison.source_unread.with_context("the part that is there cannot be compared with it, and stays");
+    if (comparison.sameness != Sameness::same) {
       VARVE_TRY(remove_part(to_, part));
       return false;
     }
@@ -352,6 +414,33 @@ class Transfer {
     progress_.phase("looking");
     VARVE_ASSIGN(source_, Catalog(from_).read(name));
     VARVE_ASSIGN(needs_, needs_of_set(from_, source_, progress_));
+    return {};
+  }
+
+  /// Reads the set that is there, in trees and packs of its own, for which nothing can be sent. It counts as not there
+  /// if it was dropped meanwhile, or is damaged and may be replaced.
+  Status check_other_trees() {
+    const Status read = read_other_trees();
+    if (read.code() != StatusCode::corrupt) return read;
+    const bool dropped = Catalog(to_).read(source_.name).status().code() == StatusCode::not_found;
+    if (!dropped && options_.if_exists != IfExists::replace) {
+      return told_of_store(read,
+                           fmt::format("the target, {}, has it in packs of its own, which are damaged", to_.path()),
+                           fmt::format("repair the store {} from {}", to_.path(), from_.path()));
+    }
+    there_.reset();
+    return {};
+  }
+
+  Status read_other_trees() {
+    VARVE_ASSIGN(const SetNeeds needs, needs_of_set(to_, *there_, progress_));
+    VARVE_ASSIGN(const HeldFrames held,
+                 find_held(to_, {}, needs, /*read_packs=*/true, threads_of(options_), progress_));
+    for (const auto& [score, need] : needs.packs) {
+      if (progress_.cancelled()) return Status::cancelled();
+      // What is whole in no arena may be so in several together, as a restore reads it.
+      if (!held.packs.contains(score)) VARVE_TRY(read_pack(to_, {score, need.hint}, need.ranges).status());
+    }
     return {};
   }
 

@@ -45,8 +45,11 @@ struct TransferReport {
 /// whole or not at all. If it is there, but something of it was lost, that is made good.
 ///
 /// not_found: `from` has no such set (any more), or lacks something of it. corrupt: something of it is damaged in
-/// `from`. already_exists: `to` has another set of that name, and it is not to be replaced. invalid_argument: the
-/// stores have scores of different kinds. busy: a prune of `to` took this writer for dead, time and again.
+/// `from`; or `to` has a set of that name, and damage in one of the stores, which the failure names, keeps the two from
+/// being compared; or that set has the same files in other trees, and with `check_held` it was read and is damaged:
+/// such trees cannot be sent, but repair_store() may mend them. already_exists: `to` has another set of that name, and
+/// it is not to be replaced. invalid_argument: the stores have scores of different kinds. busy: a prune of `to` took
+/// this writer for dead, time and again.
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name,
                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
@@ -54,17 +57,32 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
 /// of `to` of the set `part.set` of `from`, durably. complete_set() makes the set of all parts. Each group of the part
 /// has an arena of its own in `to`, with its root at least, as FORMAT.md wants it ("Parts of a set").
 ///
-/// A part of that name that is there is this one (`was_there`), or was left of another set of the step, and is
-/// replaced. Fails as copy_set(); the report's `record` is the part's.
+/// A part of that name that is there is this one (`was_there`), or was left of another set of the step, or is damaged,
+/// and is replaced. One that cannot be told from this one, as `from` is damaged, stays: corrupt. Fails else as
+/// copy_set(); the report's `record` is the part's.
 Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
                                  const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
-/// Whether two sets have the same files, whatever packs and trees they lie in: a folder that is saved twice may get
-/// other trees, as more of it is in packs that are known then. False also if that cannot be told.
+/// Whether two sets have the same files.
+enum class Sameness : uint8_t {
+  same,
+  differs,
+  unknown,  ///< something cannot be read that would tell
+};
+
+struct ContentComparison {
+  Sameness sameness = Sameness::unknown;
+  Status source_unread, there_unread;  ///< if unknown: why the set in `from` or `to`, or both, could not be read
+};
+
+/// Compares the files of two sets, whatever packs and trees they lie in: a folder that is saved twice may get other
+/// trees, as more of it is in packs that are known then. Reads trees and tables of packs, not what is in these.
+ContentComparison compare_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there);
+/// Whether they are known to have the same files: false also if that cannot be told.
 bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there);
 
-/// The sets of `job` (of all jobs, if it is empty) that `from` has, and `to` has not, or has otherwise; by job and
-/// step. Whether those that are there are whole is not looked at.
+/// The sets of `job` (of all jobs, if it is empty) that `from` has, and `to` has not, or has otherwise, or so damaged
+/// that this cannot be told; by job and step. Whether those that are there are whole is not looked at.
 Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job);
 
 }  // namespace varve

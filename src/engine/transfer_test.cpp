@@ -7,6 +7,7 @@
 
 #include "backend/throttled_backend.h"
 #include "core/memory_file_system.h"
+#include "engine/repair.h"
 #include "sets/saving.h"
 #include "sets/stopping_progress.h"
 #include "store/prune.h"
@@ -514,6 +515,23 @@ TEST_F(TransferringParts, TakesThePlaceOfOneThatIsLeftOfAnotherSetOfTheStep) {
   EXPECT_TRUE(test::is_whole(*to));
 }
 
+TEST_F(TransferringParts, StayIfDamageInTheSourceKeepsThemFromBeingCompared) {
+  save_anew(*from, numbers_between(1, 50), 4, run);
+  ASSERT_TRUE(copy_part(*from, *to, part(0), in_turn()).ok());
+  // The same again, but some of it in another set's packs, which are lost then.
+  ASSERT_TRUE(Catalog(*from).remove({"job", 7}).ok());
+  ASSERT_TRUE(prune_store(*from, {}).ok());
+  ASSERT_TRUE(save_numbers(*from, {"other", 1}, numbers_between(20, 30)).ok());
+  const ArenaId lost = from->list_arenas().value().at(0);
+  save_anew(*from, numbers_between(1, 50), 4, run);
+  ASSERT_TRUE(from_fs.remove(from->arena_path(lost)).ok());
+  from->drop_arena_cache();
+  EXPECT_EQ(copy_part(*from, *to, part(0), in_turn()).status().code(), StatusCode::corrupt);
+  const Result<SetRecord> left = read_part(*to, part(0));
+  ASSERT_TRUE(left.ok()) << left.status().to_string();
+  EXPECT_TRUE(test::check_group_numbers(*to, left->groups.at(0), numbers_between(1, 50)).ok());
+}
+
 TEST_F(TransferringParts, AreNotPublishedNorIsASetIfTheyMayNotBe) {
   save_two_groups(*from, run);
   TransferOptions options = in_turn();
@@ -544,6 +562,124 @@ TEST_F(Transferring, ReplacesAnotherSetOfThatNameOnlyIfItIsTold) {
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_FALSE(report->was_there);
   EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 100)).ok());
+}
+
+/// The same set, saved in two stores by itself.
+struct SavedTwice : Transferring {
+  /// It has other trees in `sharing`, where other@1 has some of it. Returns that set's arena, of which it needs packs.
+  ArenaId save_in(const Store& sharing, const Store& plain) {
+    EXPECT_TRUE(save_numbers(sharing, {"other", 1}, numbers_between(17, 32)).ok());
+    const ArenaId shared = sharing.list_arenas().value().at(0);
+    EXPECT_TRUE(save_numbers(sharing, {"job", 1}, numbers_between(1, 50)).ok());
+    EXPECT_TRUE(save_numbers(plain, {"job", 1}, numbers_between(1, 50)).ok());
+    EXPECT_FALSE(same_trees(Catalog(*from).read({"job", 1}).value(), Catalog(*to).read({"job", 1}).value()));
+    return shared;
+  }
+  static void lose(FileSystem& fs, const Store& store, const ArenaId& arena) {
+    ASSERT_TRUE(fs.remove(store.arena_path(arena)).ok());
+    store.drop_arena_cache();
+  }
+  ContentComparison comparison() const {
+    return compare_content(*from, Catalog(*from).read({"job", 1}).value(), *to, Catalog(*to).read({"job", 1}).value());
+  }
+  static bool says(std::string_view text, std::string_view what) { return text.find(what) != std::string_view::npos; }
+  static TransferOptions deeply() {
+    TransferOptions options = in_turn();
+    options.check_held = true;
+    return options;
+  }
+};
+
+TEST_F(SavedTwice, CannotBeComparedIfTheTargetHasLostSomethingWhichIsToBeDroppedThere) {
+  const ArenaId lost = save_in(*to, *from);
+  EXPECT_EQ(comparison().sameness, Sameness::same);
+  lose(to_fs, *to, lost);
+  EXPECT_EQ(comparison().sameness, Sameness::unknown);
+  EXPECT_TRUE(comparison().source_unread.ok());
+  EXPECT_EQ(comparison().there_unread.code(), StatusCode::corrupt);
+  EXPECT_EQ(sets_lacking(*from, *to, "job").value().size(), 1u);
+  for (const TransferOptions& options : {in_turn(), deeply()}) {
+    const Status refused = copy({"job", 1}, options).status();
+    EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+    EXPECT_TRUE(says(refused.message(), "the target, ")) << refused.to_string();
+    EXPECT_TRUE(says(refused.subject(), lost.hex())) << refused.to_string();
+    EXPECT_TRUE(says(refused.hint(), "drop the damaged one in " + to->path())) << refused.to_string();
+  }
+  // What the hint says does it.
+  ASSERT_TRUE(Catalog(*to).remove({"job", 1}).ok());
+  ASSERT_TRUE(copy({"job", 1}, deeply()).ok());
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
+}
+
+TEST_F(SavedTwice, CannotBeComparedIfTheSourceHasLostSomethingAndTheTargetsIsToBeKept) {
+  const ArenaId lost = save_in(*from, *to);
+  lose(from_fs, *from, lost);
+  EXPECT_EQ(comparison().sameness, Sameness::unknown);
+  EXPECT_TRUE(comparison().there_unread.ok());
+  EXPECT_EQ(sets_lacking(*from, *to, "job").value().size(), 1u);
+  const Status refused = copy({"job", 1}).status();
+  EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+  EXPECT_TRUE(says(refused.message(), "damaged in the source")) << refused.to_string();
+  EXPECT_TRUE(says(refused.subject(), lost.hex())) << refused.to_string();
+  EXPECT_TRUE(says(refused.hint(), "keep job@1 in " + to->path())) << refused.to_string();
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
+}
+
+TEST_F(SavedTwice, IsToBeDroppedNowhereIfBothHaveLostSomething) {
+  ASSERT_TRUE(save_numbers(*from, {"another", 1}, numbers_between(1, 8)).ok());
+  const ArenaId lost_in_source = from->list_arenas().value().at(0);
+  lose(to_fs, *to, save_in(*to, *from));
+  lose(from_fs, *from, lost_in_source);
+  EXPECT_EQ(comparison().source_unread.code(), StatusCode::corrupt);
+  EXPECT_EQ(comparison().there_unread.code(), StatusCode::corrupt);
+  const Status refused = copy({"job", 1}).status();
+  EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+  EXPECT_TRUE(says(refused.message(), "damaged in both stores")) << refused.to_string();
+  EXPECT_TRUE(says(refused.hint(), "drop neither")) << refused.to_string();
+}
+
+TEST_F(SavedTwice, IsComparedByWhateverCopyOfATableIsWhole) {
+  const ArenaId shared = save_in(*to, *from);
+  SetMaker copies(*to);
+  for (const uint64_t first : {17, 25}) {
+    std::vector<ByteVector> chunks;
+    for (uint64_t number = first; number < first + 8; ++number) chunks.push_back(test::numbered_chunk(number));
+    copies.pack(chunks);
+  }
+  ASSERT_TRUE(copies.seal().ok());
+  const uint64_t table = to->arena(shared).value()->index().packs[0].offset + kFrameHeaderBytes + 40;
+  damage(to_fs, *to, shared, table);
+  EXPECT_EQ(comparison().sameness, Sameness::same) << comparison().there_unread.to_string();
+  const Result<TransferReport> report = copy({"job", 1}, deeply());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->was_there);
+}
+
+TEST_F(SavedTwice, IsReadInTheTargetIfItIsToldToLookAndMendedByARepair) {
+  const ArenaId shared = save_in(*to, *from);
+  const Result<TransferReport> whole = copy({"job", 1}, deeply());
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  EXPECT_TRUE(whole->was_there);
+  damage(to_fs, *to, shared, body_offset(to->arena(shared).value()->index().packs[0]));
+  ASSERT_FALSE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
+  const Status refused = copy({"job", 1}, deeply()).status();
+  EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+  EXPECT_TRUE(says(refused.subject(), shared.hex())) << refused.to_string();
+  EXPECT_TRUE(says(refused.hint(), "repair the store " + to->path())) << refused.to_string();
+  ASSERT_TRUE(repair_store(*to, {{"from", from.get()}}).ok());
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
+  EXPECT_TRUE(copy({"job", 1}, deeply()).ok());
+}
+
+TEST_F(SavedTwice, IsReplacedIfItIsDamagedInTheTargetAndMayBe) {
+  const ArenaId shared = save_in(*to, *from);
+  damage(to_fs, *to, shared, body_offset(to->arena(shared).value()->index().packs[0]));
+  TransferOptions options = deeply();
+  options.if_exists = IfExists::replace;
+  const Result<TransferReport> report = copy({"job", 1}, options);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_FALSE(report->was_there);
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
 }
 
 TEST_F(Transferring, ListsTheSetsThatTheTargetLacks) {
