@@ -589,6 +589,13 @@ Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) const
   VARVE_TRY(known.status());
   const bool is_later = known->run == record.run && known->number >= record.number;
   if (is_later || has_set_of(there, *known, levels_.nearest_store(), record)) return true;
+  const ContentComparison compared = compare_content(levels_.nearest_store(), record, there, *known);
+  if (compared.sameness == Sameness::unknown) {
+    const bool is_here = !compared.source_unread.ok();
+    return (is_here ? compared.source_unread : compared.there_unread)
+        .with_context(fmt::format("a set of this step is there, and damage {} keeps it from being compared",
+                                  is_here ? "here" : "there"));
+  }
   return Status::already_exists("another set of this step is there, which the run has left behind",
                                 record.name.to_string(), "start the program again, which replaces it");
 }

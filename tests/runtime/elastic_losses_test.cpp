@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <map>
-#include <mutex>
+#include <filesystem>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
+#include "core/cell_box.h"
 #include "core/sync.h"
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
@@ -282,6 +283,87 @@ TEST_F(ElasticLosses, ATableThatAllSavedAlikeComesBackAndOneThatDiffersInOnePlac
     EXPECT_EQ(said.code(), StatusCode::invalid_argument) << count;
     EXPECT_NE(said.to_string().find("ranks 0 and 2 have saved different values"), std::string::npos)
         << said.to_string();
+  }
+}
+
+/// An array that lies in the stores of nodes, in any boxes.
+class ArrayOnNodes {
+ public:
+  ArrayOnNodes(test::Cluster& cluster, std::string levels, std::vector<uint64_t> whole)
+      : cluster_(cluster), levels_(std::move(levels)), whole_(std::move(whole)) {}
+
+  void save(std::mt19937& random) {
+    each(random, [](RunSession& session, std::vector<double>& cells, const std::vector<double>& wanted) {
+      cells = wanted;
+      ASSERT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    });
+  }
+  void expect(std::mt19937& random) {
+    each(random, [](RunSession& session, std::vector<double>& cells, const std::vector<double>& wanted) {
+      const auto step = session.restart();
+      ASSERT_TRUE(step.ok()) << step.status().to_string();
+      EXPECT_EQ(*step, 1u);
+      EXPECT_EQ(cells, wanted);
+    });
+  }
+
+ private:
+  template <class Act>
+  void each(std::mt19937& random, const Act& act) {
+    const std::vector<CellBox> boxes = test::divide(whole_, cluster_.rank_count(), random);
+    run_ranks(cluster_.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      const auto session = cluster_.open(rank, std::move(ranks), levels_);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      ArrayShape shape;
+      shape.cells = boxes[rank].cells;
+      shape.global_cells = whole_;
+      shape.global_offset = boxes[rank].offset;
+      const std::vector<double> wanted = values_of(boxes[rank]);
+      std::vector<double> cells(wanted.size(), -1);
+      VariableTable& variables = (*session)->variables();
+      ASSERT_TRUE(variables.protect_array("array", element_type_of<double>(), cells.data(), cells.size(), shape).ok());
+      act(**session, cells, wanted);
+      test::Cluster::finish(**session);
+    });
+  }
+  std::vector<double> values_of(const CellBox& box) const {
+    const CellBox all{std::vector<uint64_t>(whole_.size(), 0), whole_};
+    std::vector<double> values;
+    for_each_cell_run(box, all, box, [&](const CellRun& run) {
+      for (uint64_t i = 0; i < run.cells; ++i) values.push_back(1.5 * static_cast<double>(run.from + i) + 1);
+      return Status();
+    }).ignore("it cannot fail");
+    return values;
+  }
+
+  test::Cluster& cluster_;
+  const std::string levels_;
+  const std::vector<uint64_t> whole_;
+};
+
+TEST(ARunThatHasLostNodes, FindsEachCellOfAnyDecompositionInAnother) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto any = [&](uint32_t least, uint32_t most) {
+      return std::uniform_int_distribution<uint32_t>(least, most)(random);
+    };
+    test::Cluster cluster;
+    cluster.nodes = {"a", "b", "c", "d"};
+    cluster.nodes.resize(any(3, 4));
+    cluster.node_ranks = any(1, 3);
+    const std::vector<std::string> schemes{"partner", "xor:3", "rs:2+1", "xor:2"};
+    std::vector<uint64_t> whole(any(1, 4));
+    for (uint64_t& extent : whole) extent = any(1, 12);
+    ArrayOnNodes array(cluster, "local:" + cluster.local + "; " + schemes[any(0, 3)], whole);
+    array.save(random);
+    const std::string lost = cluster.nodes[any(0, static_cast<uint32_t>(cluster.nodes.size()) - 1)];
+    std::filesystem::remove_all(cluster.node_path(lost));
+    // The node may be gone with its store.
+    if (any(0, 1) == 1) std::erase(cluster.nodes, lost);
+    cluster.node_ranks = any(1, 5);
+    array.expect(random);
+    if (testing::Test::HasFailure()) return;
   }
 }
 

@@ -18,27 +18,10 @@
 namespace varve {
 namespace {
 
+using test::divide;
 using test::run_and_kill;
 using test::run_ranks;
 using test::SessionPlace;
-
-/// Divides an array among ranks, in boxes of random size; some may be empty.
-std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random) {
-  std::vector<CellBox> boxes{{std::vector<uint64_t>(cells.size(), 0), cells}};
-  while (boxes.size() < rank_count) {
-    std::uniform_int_distribution<size_t> any_box(0, boxes.size() - 1), any_dimension(0, cells.size() - 1);
-    CellBox& box = boxes[any_box(random)];
-    const size_t d = any_dimension(random);
-    const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
-    CellBox rest = box;
-    rest.offset[d] += kept;
-    rest.cells[d] -= kept;
-    box.cells[d] = kept;
-    boxes.push_back(std::move(rest));
-  }
-  std::shuffle(boxes.begin(), boxes.end(), random);
-  return boxes;
-}
 
 /// One rank's part of a computation whose state as a whole depends on the step alone.
 class Part {

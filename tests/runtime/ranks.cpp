@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <filesystem>
 
@@ -34,6 +35,23 @@ void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std:
     threads.emplace_back([&body, rank, own = std::move(ranks[rank])]() mutable { body(rank, std::move(own)); });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random) {
+  std::vector<CellBox> boxes{{std::vector<uint64_t>(cells.size(), 0), cells}};
+  while (boxes.size() < rank_count) {
+    std::uniform_int_distribution<size_t> any_box(0, boxes.size() - 1), any_dimension(0, cells.size() - 1);
+    CellBox& box = boxes[any_box(random)];
+    const size_t d = any_dimension(random);
+    const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
+    CellBox rest = box;
+    rest.offset[d] += kept;
+    rest.cells[d] -= kept;
+    box.cells[d] = kept;
+    boxes.push_back(std::move(rest));
+  }
+  std::shuffle(boxes.begin(), boxes.end(), random);
+  return boxes;
 }
 
 void run_and_kill(const std::function<void()>& body) {

@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/cell_box.h"
 #include "runtime/run_session.h"
 #include "sets/folders.h"
 #include "varve/session.h"
@@ -30,6 +32,9 @@ struct SessionPlace {
 
 /// Calls `body` for each rank, in a thread of its own, and returns when all have returned.
 void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std::unique_ptr<Communicator>)>& body);
+
+/// Divides an array among ranks, in boxes of random size; some may be empty.
+std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random);
 
 /// Runs `body` in a process of its own, which is killed then.
 void run_and_kill(const std::function<void()>& body);
