@@ -90,7 +90,7 @@ struct ElementOwners {
 /// (ArrayShape::global_cells).
 enum class Redistribution {
   /// What several ranks saved alike, and a lone rank's scalars, come back everywhere; the rest is refused, and so are
-  /// arrays and vectors of one value throughout, which all ranks may only have begun with.
+  /// arrays and vectors of more than 16 elements of one value, which all ranks may only have begun with.
   none,
   same,    ///< what one rank saved, and all others alike, comes back everywhere
   evenly,  ///< of a vector each rank gets as many elements as the others, or one more, in the order of ranks

@@ -237,7 +237,10 @@ class StreamInflater {
     }
     const bool whole = found.end == Inflated::End::whole;
     const ByteSpan stream = whole ? body.first(found.in_bytes) : body;
-    if (stream.size() < kOpenedBytesMin || found.blocks == 0) return 0;
+    if (stream.size() < kOpenedBytesMin || found.blocks == 0) {
+      futile_.wasted(content_.size());
+      return 0;
+    }
     const std::optional<DeflatedStream> made = find_settings(beginning, found, stream);
     if (!made) {
       futile_.failed(content_.size());
@@ -392,7 +395,8 @@ bool ends_in_deflated(ByteSpan raw) {
     // Nonsense may look like the front of a first block.
     if (found.end == Inflated::End::cut && (found.blocks > 0 || after_whole)) return true;
     const bool whole = found.end == Inflated::End::whole;
-    if (!whole) futile.wasted(content.size());
+    // Also what is whole: very little may be very much.
+    futile.wasted(content.size());
     after_whole = after_whole || (whole && found.in_bytes >= kOpenedBytesMin);
     from = whole ? beginning->body + found.in_bytes : after_header(*beginning);
     if (whole) finder.try_bare(from);

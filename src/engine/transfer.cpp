@@ -397,8 +397,11 @@ class Transfer {
     const ContentComparison comparison =
         is_of_set ? compare_content(from_, source_, to_, *there) : ContentComparison{Sameness::differs, {}, {}};
     // It may be all that is left of this node's share.
-    if (comparison.sameness == Sameness::unknown && !comparison.source_unread.ok())
-      return comparison.source_unread.with_context("the part that is there cannot be compared with it, and stays");
+    if (comparison.sameness == Sameness::unknown) {
+      const bool damaged_there = comparison.source_unread.ok() && comparison.there_unread.code() == StatusCode::corrupt;
+      const Status& why = comparison.source_unread.ok() ? comparison.there_unread : comparison.source_unread;
+      if (!damaged_there) return why.with_context("the part that is there cannot be compared with it, and stays");
+    }
     if (comparison.sameness != Sameness::same) {
       VARVE_TRY(remove_part(to_, part));
       return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -76,14 +77,21 @@ std::optional<uint64_t> value_bits(const Json& value, const ElementType& type) {
     const std::optional<double> number = float_value(value);
     if (!number || (type.bytes != 4 && type.bytes != 8)) return std::nullopt;
     if (type.bytes == 8) return std::bit_cast<uint64_t>(*number);
+    if (std::isfinite(*number) && std::abs(*number) > std::numeric_limits<float>::max()) return std::nullopt;
     return std::bit_cast<uint32_t>(static_cast<float>(*number));
   }
   const bool is_integer = type.kind == ElementKind::signed_integer || type.kind == ElementKind::unsigned_integer;
   if (!is_integer || type.bytes > 8) return std::nullopt;
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
-  if (value.is_number_unsigned()) return value.get<uint64_t>();
-  if (value.is_number_integer()) return static_cast<uint64_t>(value.get<int64_t>());
-  return std::nullopt;
+  if (!value.is_number_integer()) return std::nullopt;
+  const bool is_signed = type.kind == ElementKind::signed_integer;
+  const unsigned value_bits = 8 * type.bytes - (is_signed ? 1 : 0);
+  // Of a negative number, what is before the greatest one.
+  const bool negative = !value.is_number_unsigned() && value.get<int64_t>() < 0;
+  const auto bits = negative ? static_cast<uint64_t>(value.get<int64_t>()) : value.get<uint64_t>();
+  const uint64_t magnitude = negative ? ~bits : bits;
+  const bool fits = value_bits == 64 || magnitude >> value_bits == 0;
+  return fits && (is_signed || !negative) ? std::optional(bits) : std::nullopt;
 }
 
 /// The bytes of a number of a cell that has this value; of none, zeros. Both numbers of a pair are the same.

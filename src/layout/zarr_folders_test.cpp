@@ -138,6 +138,11 @@ TEST(ZarrArray, KnowsWhatMissingChunksHold) {
     ASSERT_TRUE(none) << type;
     EXPECT_EQ(none->find_first_not_of('0'), std::string::npos) << type;
   }
+  EXPECT_EQ(fill_of("|i1", "-128"), "80");
+  EXPECT_EQ(fill_of("<u8", "18446744073709551615"), "ffffffffffffffff");
+  for (const auto& [type, value] : {std::pair("|u1", "256"), {"|i1", "128"}, {"<i2", "-32769"}, {"<u4", "-1"}})
+    EXPECT_EQ(fill_of(type, value), std::nullopt) << value;
+  EXPECT_EQ(fill_of("<f4", "1e300"), std::nullopt);
   EXPECT_EQ(fill_of("<f2", "1.5"), std::nullopt);
   EXPECT_EQ(fill_of("<c8", "[0.0,1.0]"), std::nullopt);
   EXPECT_EQ(fill_of("<f8", "\"AAAA\""), std::nullopt);

@@ -79,7 +79,9 @@ Result<bool> want_alike(Communicator& ranks, const std::vector<WantedVariable>& 
   ByteWriter out(text);
   for (const WantedVariable& wanted : variables) {
     out.text(wanted.variable.name);
+    out.text(wanted.variable.type.name());
     out.u8(static_cast<uint8_t>(wanted.redistribution));
+    out.u8(static_cast<uint8_t>((wanted.any_size ? 2 : 0) + (wanted.variable.global_shape.empty() ? 1 : 0)));
     out.text(wanted.owners ? wanted.owners->key : std::string());
   }
   const uint64_t hash = std::hash<std::string_view>()(as_text(text));

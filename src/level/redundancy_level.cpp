@@ -195,7 +195,8 @@ Status RedundancyLevel::protect_now(uint64_t step) {
 }
 
 Status RedundancyLevel::before_drop(uint64_t step) {
-  if (!leaders_) return {};
+  // A lone node, too, may have some from before.
+  if (!world_.speaks_for_node()) return {};
   {
     const MutexLock lock(mutex_);
     not_rebuilt_.erase(step);

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -14,6 +14,7 @@
 
 #include "core/bytes.h"
 #include "core/guarded.h"
+#include "hash/score.h"
 
 namespace varve {
 
@@ -22,6 +23,8 @@ namespace {
 constexpr uint64_t kFetchBytes = 4_MiB;
 /// What ranks have is compared in pieces of so many bytes, less if that comes to more for all of them.
 constexpr uint64_t kCompareBytes = 1_MiB, kCompareBytesMin = 4_KiB, kCompareBytesOfAll = 64_MiB;
+/// So many numbers may be parameters, such as the same spacing along each dimension; more are data.
+constexpr uint64_t kParametersMax = 16;
 /// What is wanted is read with what lies between, if that is not more.
 constexpr uint64_t kGapBytes = 4_KiB;
 
@@ -279,6 +282,7 @@ class ReshapedImage::Planner {
     DividedElements& divided = image_.divided_[variable.name];
     divided.taken = total;
     for (const auto& [rank, elements] : owned) divided.saved += elements->saved;
+    divided.owners = owners_of_[rule.key];
     for (const auto& [rank, elements] : owned) {
       if (elements->runs.empty()) continue;
       const CellBox all{{0}, {elements->saved}};
@@ -300,13 +304,13 @@ class ReshapedImage::Planner {
     uint64_t next = 0;  // here
     for (const auto& [rank, boxes] : saved) {
       auto elements = std::make_shared<OwnedElements>();
-      VARVE_TRY(find_owned_of(rank, boxes.front(), search, next, *elements));
+      VARVE_TRY(find_owned_of(rank, boxes.front(), search, next, owners_of_[rule.key], *elements));
       owned.emplace(rank, std::move(elements));
     }
     return {};
   }
 
-  Status find_owned_of(uint32_t rank, const ImageVariable& part, OwnerSearch& search, uint64_t& next,
+  Status find_owned_of(uint32_t rank, const ImageVariable& part, OwnerSearch& search, uint64_t& next, uint64_t& owners,
                        OwnedElements& owned) {
     const uint64_t element = part.type.bytes;
     ByteVector window(std::min(part.bytes, std::max(kFetchBytes / element, uint64_t{1}) * element));
@@ -316,6 +320,7 @@ class ReshapedImage::Planner {
       VARVE_TRY(parts_.read({&read, 1}));
       VARVE_TRY(search.find(bytes, element, [&](uint32_t owner) {
         const uint64_t at = owned.saved++;
+        owners = (std::rotl(owners, 5) ^ owner) * 0x9e3779b97f4a7c15;
         if (owner != wish_.rank) return;
         if (owned.runs.empty() || owned.runs.back().from + owned.runs.back().cells != at)
           owned.runs.push_back({at, next, 0});
@@ -338,7 +343,7 @@ class ReshapedImage::Planner {
       }
     }
     VARVE_TRY(plan_whole(0, first, ordinal, variable, wanted.any_size));
-    if (wanted.redistribution != Redistribution::same && elements_of(first) > 1) {
+    if (wanted.redistribution != Redistribution::same && elements_of(first) > kParametersMax) {
       VARVE_ASSIGN(const bool constant, is_constant(first));
       if (constant) return divided_how(variable.name, wanted.any_size);
     }
@@ -368,7 +373,7 @@ class ReshapedImage::Planner {
     Extent own{0, first.bytes};
     if (wish_.all_alike) {
       const uint64_t pieces = (first.bytes + kCompareBytesMin - 1) / kCompareBytesMin;
-      const uint64_t share = (wish_.rank + std::hash<std::string>()(first.name)) % wish_.rank_count;
+      const uint64_t share = (uint64_t{wish_.rank} + crc32c(as_bytes(first.name))) % wish_.rank_count;
       const uint64_t begin = pieces * share / wish_.rank_count, end = pieces * (share + 1) / wish_.rank_count;
       own.offset = begin * kCompareBytesMin;
       own.bytes = std::min(end * kCompareBytesMin, first.bytes) - own.offset;
@@ -412,8 +417,9 @@ class ReshapedImage::Planner {
   const RankWish& wish_;
   ReshapedImage& image_;
   CheckpointParts& parts_;
-  std::map<std::string, Owned> owned_;  // by key
-  SavedArray array_;                    // the last one
+  std::map<std::string, Owned> owned_;         // by key
+  std::map<std::string, uint64_t> owners_of_;  // DividedElements::owners, by key
+  SavedArray array_;                           // the last one
 };
 
 Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, size_t share, size_t of) const {
@@ -427,7 +433,9 @@ Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, siz
     for (const ImageVariable& saved : parts_->table(static_cast<uint32_t>(rank)).variables) {
       const auto boxes = boxes_of.find(saved.name);
       if (saved.global_shape.empty() || boxes == boxes_of.end() || told.contains(saved.name)) continue;
-      if (boxes->second.front().cells.size() != saved.shape.size()) continue;  // it is refused
+      if (ignored_.contains(saved.name)) continue;
+      const auto is_other = [&](const CellBox& box) { return box.cells.size() != saved.shape.size(); };
+      if (std::any_of(boxes->second.begin(), boxes->second.end(), is_other)) continue;  // who wants that is refused
       VARVE_ASSIGN(const CellShares shares, share_cells(global_box(saved), boxes->second));
       if (shares.missing.empty()) continue;
       told.insert(saved.name);

@@ -25,6 +25,7 @@ bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& t
 /// Of a vector that is divided by owners: how many elements came to a rank, and how many all ranks had saved.
 struct DividedElements {
   uint64_t taken = 0, saved = 0;
+  uint64_t owners = 0;  ///< a hash of whose each of them is, in their order
 };
 
 /// What a rank wants of a checkpoint, taken from the parts of the ranks that made it, however many these were:

@@ -10,7 +10,6 @@
 #include "comm/agreement.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
-#include "core/thread_pool.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/file_parts.h"

@@ -122,6 +122,7 @@ Status StoredImage::open_group(const GroupRecord& group, uint64_t rank_count, Of
       image->users_ = users;
       image->origin_ = origin_;
       if (const ImageTable* const table = known ? known(*rank) : nullptr) {
+        if (table->image_bytes != file.bytes) return Status::corrupt("a rank's image is not what it was", file.path);
         image->image_ = *table;
         image->find_pieces();
       } else {

@@ -87,6 +87,8 @@ class StoredVariables::Collector {
         zarr_chunks_.emplace_back(leaf, &file);
       } else {
         add_file(leaf, file);
+        if (base_name(file.path).find_first_not_of("c.0123456789") == std::string::npos)
+          called_like_chunks_.push_back(file.path);
       }
     }
     return {};
@@ -205,6 +207,7 @@ class StoredVariables::Collector {
   /// What sidecars say that files have of wholes, by the names that restarts know them by.
   void add_wholes() {
     std::map<std::string, std::vector<StoredPart>> wholes;
+    std::map<std::string, std::vector<std::string>> full_names;
     for (const auto& [full_name, part] : of_files_) {
       const std::string name = bare(full_name.substr(part.file->path.size() + 1));
       const auto place = places_.find({part.file->path, name});
@@ -212,13 +215,33 @@ class StoredVariables::Collector {
       StoredPart& of_whole = wholes[name].emplace_back(part);
       of_whole.global_shape = place->second.global_shape;
       of_whole.global_offset = place->second.global_offset;
-      in_wholes_.insert(full_name);
+      full_names[name].push_back(full_name);
     }
     for (auto& [name, parts] : wholes) {
       std::stable_sort(parts.begin(), parts.end(),
                        [](const StoredPart& a, const StoredPart& b) { return a.rank < b.rank; });
+      // Files of several wholes may call them alike, in folders of their own.
+      if (!lie_apart(parts)) continue;
+      in_wholes_.insert(full_names[name].begin(), full_names[name].end());
       found_.variables_.push_back(make_one(name, std::move(parts)));
     }
+  }
+
+  /// Whether no two have a cell of a whole in common, of not too many.
+  static bool lie_apart(const std::vector<StoredPart>& parts) {
+    constexpr size_t parts_max = 20'000;
+    std::vector<CellBox> boxes;
+    for (const StoredPart& part : parts) {
+      CellBox box = part.global_box();
+      if (box.cells.size() != box.offset.size() || !lies_in(box, part.global_shape)) return false;
+      if (!boxes.empty() && box.cells.size() != boxes.front().cells.size()) return false;
+      for (const CellBox& other : boxes) {
+        if (have_common_cells(box, other)) return false;
+      }
+      if (boxes.size() >= parts_max) return false;
+      boxes.push_back(std::move(box));
+    }
+    return true;
   }
 
   /// Names in files mostly begin with a slash, those of programs do not.
@@ -237,28 +260,54 @@ class StoredVariables::Collector {
     return {};
   }
 
-  /// The chunks whose bytes are their cells, each array as one variable; all others as files. What lies beside the
-  /// chunks describes the array.
+  /// The chunks whose bytes are their cells, each array as one variable; all others as files. Where an array has a
+  /// chunk that does not fit, or one twice, nobody can tell which cells it has, and all its chunks are files.
   void add_zarr_arrays() {
     std::map<std::string, StoredVariable> found;  // by folder
+    std::set<std::string> unfit;                  // folders
     for (const auto& [leaf, file] : zarr_chunks_) {
-      if (!add_zarr_chunk(leaf, *file, found)) add_file(leaf, *file);
+      if (add_zarr_chunk(leaf, *file, found)) continue;
+      unfit.insert(zarr_folder_of(file->path));
+      add_file(leaf, *file);
     }
-    std::erase_if(of_files_, [&](const auto& named) { return found.contains(folder_of(named.second.file->path)); });
+    // An empty file, or one that was no chunk when it was saved, is not what is missing either.
+    for (const std::string& path : called_like_chunks_) {
+      const std::string folder = zarr_folder_of(path);
+      const auto array = zarr_arrays_.find(folder);
+      if (array != zarr_arrays_.end() &&
+          zarr_chunk_place(array->second, path.substr(folder.empty() ? 0 : folder.size() + 1)))
+        unfit.insert(folder);
+    }
     for (auto& [folder, variable] : found) {
       std::vector<StoredPart>& parts = variable.parts;
       std::stable_sort(parts.begin(), parts.end(),
                        [](const StoredPart& a, const StoredPart& b) { return a.global_offset < b.global_offset; });
-      const auto same = std::adjacent_find(parts.begin(), parts.end(), [](const StoredPart& a, const StoredPart& b) {
+      // Who writes the array has more than one way to call its chunks, and has left some of the other: 0.1 and 0/1.
+      const auto twice = std::adjacent_find(parts.begin(), parts.end(), [](const StoredPart& a, const StoredPart& b) {
         return a.global_offset == b.global_offset;
       });
-      if (same == parts.end()) {
+      if (twice == parts.end() && !unfit.contains(folder)) {
         found_.variables_.push_back(std::move(variable));
+        std::erase_if(of_files_, [&, at = folder](const auto& named) {
+          return is_zarr_description(named.second.file->path) && folder_of(named.second.file->path) == at;
+        });
         continue;
       }
-      // Who writes the array has more than one way to call its chunks, and has left some of the other: 0.1 and 0/1.
       for (const StoredPart& part : parts) add_file(part.leaf, *part.file);
     }
+  }
+
+  /// What says something of an array, or its attributes.
+  static bool is_zarr_description(const std::string& path) {
+    const std::string name = base_name(path);
+    return name == kZarr2ArrayFile || name == kZarr3File || name == ".zattrs";
+  }
+
+  /// Of the array whose chunk it may be; empty: there is none.
+  std::string zarr_folder_of(const std::string& path) const {
+    std::string folder = folder_of(path);
+    while (!zarr_arrays_.contains(folder) && !folder.empty()) folder = folder_of(folder);
+    return folder;
   }
 
   /// Whether the file is a chunk whose bytes are cells of an array that the set describes.
@@ -266,9 +315,8 @@ class StoredVariables::Collector {
                       std::map<std::string, StoredVariable>& found) const {
     if (file.layout.variables.size() != 1) return false;
     const Variable& chunk = file.layout.variables.front();
-    std::string folder = folder_of(file.path);
-    auto array = zarr_arrays_.find(folder);
-    while (array == zarr_arrays_.end() && !folder.empty()) array = zarr_arrays_.find(folder = folder_of(folder));
+    const std::string folder = zarr_folder_of(file.path);
+    const auto array = zarr_arrays_.find(folder);
     if (array == zarr_arrays_.end() || !array->second.type || chunk.encoded) return false;
     const size_t name_at = folder.empty() ? 0 : folder.size() + 1;
     std::optional<std::vector<uint64_t>> offset = zarr_chunk_place(array->second, file.path.substr(name_at));
@@ -357,6 +405,7 @@ class StoredVariables::Collector {
   std::map<std::pair<std::string, std::string>, SidecarPlace> places_;  ///< by file and variable
   std::map<std::string, ZarrArray> zarr_arrays_;                        ///< by folder
   std::vector<std::pair<std::shared_ptr<const Leaf>, const TreeFile*>> zarr_chunks_;
+  std::vector<std::string> called_like_chunks_;  ///< of other files, paths
 };
 
 Result<StoredVariables> StoredVariables::read(const Store& store, const SetRecord& record) {

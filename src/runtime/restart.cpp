@@ -208,12 +208,13 @@ ByteVector encode_divided(const ReshapedImage* image) {
     out.text(name);
     out.varint(elements.taken);
     out.varint(elements.saved);
+    out.le64(elements.owners);
   }
   return bytes;
 }
 
-/// Of vectors that are divided by owners, what all ranks take together.
-Result<std::map<std::string, DividedElements>> divided_in_all(const std::vector<ByteVector>& told) {
+/// OK, unless the elements of a vector that is divided by owners would come to several ranks, or to none.
+Status check_divided(const std::vector<ByteVector>& told) {
   std::map<std::string, DividedElements> all;
   for (const ByteVector& of_rank : told) {
     ByteReader in(of_rank);
@@ -221,13 +222,26 @@ Result<std::map<std::string, DividedElements>> divided_in_all(const std::vector<
     VARVE_ASSIGN(uint64_t vectors, in.varint());
     for (; vectors > 0; --vectors) {
       VARVE_ASSIGN(const std::string_view name, in.text());
-      DividedElements& elements = all[std::string(name)];
-      VARVE_ASSIGN(const uint64_t taken, in.varint());
-      VARVE_ASSIGN(elements.saved, in.varint());
-      elements.taken += taken;
+      DividedElements of_rank_too;
+      VARVE_ASSIGN(of_rank_too.taken, in.varint());
+      VARVE_ASSIGN(of_rank_too.saved, in.varint());
+      VARVE_ASSIGN(of_rank_too.owners, in.le64());
+      const auto [known, added] = all.try_emplace(std::string(name), of_rank_too);
+      if (added) continue;
+      known->second.taken += of_rank_too.taken;
+      if (known->second.owners != of_rank_too.owners) {
+        return Status::invalid_argument("not all ranks name the same owners of its elements",
+                                        fmt::format("variable '{}'", name));
+      }
     }
   }
-  return all;
+  for (const auto& [name, elements] : all) {
+    if (elements.taken == elements.saved) continue;
+    return Status::invalid_argument(
+        fmt::format("its {} elements would become {}: not all ranks protect it", elements.saved, elements.taken),
+        fmt::format("variable '{}'", name));
+  }
+  return {};
 }
 }  // namespace
 
@@ -254,13 +268,7 @@ Status RankRestart::check_together() {
   if (any[0] == 0) return {};
   VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_divided(reshaped)));
   VARVE_ASSIGN(const RankBoxes boxes, agree_on_boxes(ranks, wish_.variables, /*all=*/true));
-  VARVE_ASSIGN(const auto divided, divided_in_all(told));
-  for (const auto& [name, elements] : divided) {
-    if (elements.taken == elements.saved) continue;
-    return Status::invalid_argument(fmt::format("its {} elements would become {}: not all ranks name the same owners",
-                                                elements.saved, elements.taken),
-                                    fmt::format("variable '{}'", name));
-  }
+  VARVE_TRY(check_divided(told));
   if (reshaped == nullptr) return {};
   // Each rank looks at some of what was saved.
   const auto looks = [](const ByteVector& of_rank) { return !of_rank.empty(); };

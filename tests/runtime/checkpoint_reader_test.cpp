@@ -381,6 +381,16 @@ TEST_F(ReaderOfZarr, LeavesCompressedChunksAndThoseThatAreThereTwiceToThemselves
   EXPECT_TRUE(reader.variable("out.zarr/ocean/heat/0.1:/ocean/heat").ok());
 }
 
+TEST_F(ReaderOfZarr, DoesNotTakeWhatIsThereAndDoesNotFitForMissing) {
+  for (const size_t bytes : {size_t{0}, size_t{100}, size_t{500}}) {
+    write("ocean/heat/1.1", std::string(bytes, 'x'));
+    const CheckpointReader reader = saved(files_, 5 + bytes);
+    EXPECT_EQ(reader.variable("out.zarr:/ocean/heat").status().code(), StatusCode::not_found) << bytes;
+    EXPECT_TRUE(reader.variable("out.zarr/ocean/heat/0.1:/ocean/heat").ok()) << bytes;
+    EXPECT_EQ(reader.variable("out.zarr/ocean/heat/1.1:/ocean/heat").ok(), bytes > 0) << bytes;
+  }
+}
+
 TEST(ReaderOfSavedFiles, PutsTogetherWhatSidecarsSayIsOfAWhole) {
   const SessionPlace place;
   const std::string files = place.folder / "files";

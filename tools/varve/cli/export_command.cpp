@@ -56,9 +56,13 @@ std::string name_in_file(const ChosenArray& array, bool of_rank) {
   const StoredVariable& variable = array.variable();
   std::string name = variable.name;
   // Of a file, or of the folder that its files are in.
-  const size_t colon = name.find(":/");
   const std::string& path = variable.parts.front().file->path;
-  if (colon != std::string::npos && (path + "/").starts_with(name.substr(0, colon) + "/")) name.erase(colon, 1);
+  const size_t colon = name.find(":/");
+  if (name.starts_with(path + ":")) {
+    name[path.size()] = '/';
+  } else if (colon != std::string::npos && path.starts_with(name.substr(0, colon) + "/")) {
+    name.erase(colon, 1);
+  }
   return of_rank && array.part()->rank >= 0 ? fmt::format("{}/rank-{:06}", name, array.part()->rank) : name;
 }
 
