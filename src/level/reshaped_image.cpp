@@ -367,27 +367,25 @@ class ReshapedImage::Planner {
     return true;
   }
 
-  /// Of one length, which is the same on all ranks. If all of these come here, each looks at a share.
+  /// Of one length, which is the same on all ranks. If all of this run's come here, each compares what some of those
+  /// had with what the first one had.
   Status compare(const Saved& saved, const WantedVariable& wanted) {
     const ImageVariable& first = saved.begin()->second.front();
-    Extent own{0, first.bytes};
-    if (wish_.all_alike) {
-      const uint64_t pieces = (first.bytes + kCompareBytesMin - 1) / kCompareBytesMin;
-      const uint64_t share = (uint64_t{wish_.rank} + crc32c(as_bytes(first.name))) % wish_.rank_count;
-      const uint64_t begin = pieces * share / wish_.rank_count, end = pieces * (share + 1) / wish_.rank_count;
-      own.offset = begin * kCompareBytesMin;
-      own.bytes = std::min(end * kCompareBytesMin, first.bytes) - own.offset;
+    const uint64_t share = (uint64_t{wish_.rank} + crc32c(as_bytes(first.name))) % wish_.rank_count;
+    std::vector<std::pair<uint32_t, uint64_t>> places;  // of the ranks' images
+    for (const auto& [rank, part] : saved) {
+      if (!places.empty() && wish_.all_alike && rank % wish_.rank_count != share) continue;
+      places.emplace_back(rank, part.front().offset);
     }
-    const uint64_t each = std::clamp(kCompareBytesOfAll / saved.size(), kCompareBytesMin, kCompareBytes);
-    const uint64_t piece = std::min(own.bytes, each);
-    ByteVector windows(saved.size() > 1 ? piece * saved.size() : 0);
-    for (uint64_t at = own.offset; at < own.offset + own.bytes && !windows.empty(); at += piece) {
-      const uint64_t bytes = std::min(piece, own.offset + own.bytes - at);
+    if (places.size() < 2) return {};
+    const uint64_t each = std::clamp(kCompareBytesOfAll / places.size(), kCompareBytesMin, kCompareBytes);
+    const uint64_t piece = std::min(first.bytes, each);
+    ByteVector windows(piece * places.size());
+    for (uint64_t at = 0; at < first.bytes; at += piece) {
+      const uint64_t bytes = std::min(piece, first.bytes - at);
       std::vector<PartRead> reads;
-      for (const auto& [rank, part] : saved) {
-        reads.push_back(
-            {rank, part.front().offset + at, MutableByteSpan(windows).subspan(reads.size() * piece, bytes)});
-      }
+      for (const auto& [rank, offset] : places)
+        reads.push_back({rank, offset + at, MutableByteSpan(windows).subspan(reads.size() * piece, bytes)});
       VARVE_TRY(parts_.read(reads));
       for (const PartRead& read : reads) {
         if (std::memcmp(windows.data(), read.into.data(), bytes) != 0)
