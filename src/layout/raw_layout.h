@@ -50,6 +50,9 @@ struct SidecarPlace {
   std::vector<uint64_t> global_offset;  ///< of the part's first cell
 };
 
+/// By what name a sidecar and a program mean the same variable: those in files mostly begin with a slash.
+inline std::string_view bare_name(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
+
 /// What a sidecar says of that, also one beside a file of a known format, whose layout it does not describe: of each
 /// variable with the members `global_shape` and `global_offset` (default: the beginning), which are written as `shape`
 /// is. Each offset lies in its shape, of the same dimensions, and 64 bits hold the number of the shape's cells.

@@ -25,9 +25,6 @@ std::string text_of(const std::vector<uint64_t>& shape) {
 
 bool is_sidecar(std::string_view path) { return path.ends_with(kSidecarSuffix); }
 
-/// Names of HDF5 files begin with a slash, those of programs mostly do not.
-std::string_view bare(std::string_view name) { return name.starts_with('/') ? name.substr(1) : name; }
-
 /// Whether the one extent holds the array as it is, and no tile of another shape.
 bool is_array(const Variable& variable) {
   const std::vector<uint64_t>&shape = variable.shape, &run = variable.run_shape;
@@ -110,7 +107,7 @@ Result<FileParts::Places> FileParts::read_places(StoredImage& sidecar) const {
   if (!said.ok()) return said.status().with_context(path);
   Places places;
   for (SidecarPlace& place : *said) {
-    std::string name(bare(place.name));
+    std::string name(bare_name(place.name));
     if (places.contains(name)) return of_variable(name, fmt::format("'{}' says two places of it", path));
     places.emplace(std::move(name), std::move(place));
   }
@@ -123,7 +120,7 @@ Status FileParts::add_variables(OfRank& rank, const File& file, const Places& pl
   for (const std::vector<Variable>* list : {&tree.layout.variables, &tree.small_variables}) {
     for (const Variable& variable : *list) {
       if (!check_variable_name(variable.name).ok() || !element_type_is_possible(variable.type)) continue;
-      std::string name(bare(variable.name));
+      std::string name(bare_name(variable.name));
       if (!is_in_one_piece(variable)) {
         rank.left.emplace(std::move(name), tree.path);
         continue;
@@ -159,7 +156,7 @@ Status FileParts::fit(const RankWish& wish) {
   std::set<std::string_view> names;
   for (size_t i = 0, end = 0; i < wish.variables.size(); i = end) {
     const ImageVariable& wanted = wish.variables[i].variable;
-    if (!names.insert(bare(wanted.name)).second)
+    if (!names.insert(bare_name(wanted.name)).second)
       return of_variable(wanted.name, "it is protected with a '/' before its name and without, and files have it once");
     for (end = i + 1; end < wish.variables.size() && wish.variables[end].variable.name == wanted.name;) ++end;
     VARVE_TRY(fit_variable(wish, wanted, end - i > 1, fitting));
@@ -176,7 +173,7 @@ std::vector<ImageVariable> FileParts::find(uint32_t rank, const std::string& nam
   std::vector<ImageVariable> found;
   ImageVariable like;
   for (const char* const before : {"", "/"}) {
-    like.name = before + std::string(bare(name));
+    like.name = before + std::string(bare_name(name));
     const std::vector<ImageVariable>& all = by_rank_[rank].table.variables;
     const auto [begin, end] = std::equal_range(all.begin(), all.end(), like, by_name);
     found.insert(found.end(), begin, end);
@@ -190,7 +187,7 @@ Status FileParts::fit_variable(const RankWish& wish, const ImageVariable& wanted
   bool all_are_placed = true;
   size_t count = 0;
   for (uint32_t rank = 0; rank < rank_count(); ++rank) {
-    const auto left = by_rank_[rank].left.find(std::string(bare(wanted.name)));
+    const auto left = by_rank_[rank].left.find(std::string(bare_name(wanted.name)));
     if (left != by_rank_[rank].left.end()) {
       return of_variable(wanted.name,
                          fmt::format("in '{}' it is compressed, or in pieces, by the file's own format", left->second),
@@ -202,7 +199,7 @@ Status FileParts::fit_variable(const RankWish& wish, const ImageVariable& wanted
       ++count;
     }
   }
-  const bool is_whole = wholes_.contains(std::string(bare(wanted.name)));
+  const bool is_whole = wholes_.contains(std::string(bare_name(wanted.name)));
   if (is_whole && count > 1)
     return of_variable(wanted.name, "several files have it, one of them as a whole: it is not clear which is meant");
   const bool by_number = rank_count() > 1 && wish.rank_count == rank_count() && count > 0 &&

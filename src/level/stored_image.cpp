@@ -295,12 +295,11 @@ void StoredImage::for_each_piece(size_t stream, Extent bytes, const std::functio
 uint64_t StoredImage::wanted_bytes(const Load& load, const Extent& bytes) {
   if (!load.wanted) return bytes.bytes;
   const uint64_t end = bytes.offset + bytes.bytes;
+  const auto ends_after = [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; };
+  auto next = std::upper_bound(load.wanted->begin(), load.wanted->end(), bytes.offset, ends_after);
   uint64_t wanted = 0;
-  for (auto next = std::upper_bound(load.wanted->begin(), load.wanted->end(), bytes.offset,
-                                    [](uint64_t at, const Extent&extent) { return at < extent.offset + extent.bytes; });
-       next != load.wanted->end() && next->offset < end; ++next) {
+  for (; next != load.wanted->end() && next->offset < end; ++next)
     wanted += std::min(end, next->offset + next->bytes) - std::max(bytes.offset, next->offset);
-  }
   return wanted;
 }
 

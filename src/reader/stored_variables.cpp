@@ -200,7 +200,8 @@ class StoredVariables::Collector {
     const Result<std::vector<SidecarPlace>> places = sidecar_places(as_text(text));
     if (!places.ok()) return {};  // a file that only is called so
     const std::string described = file.path.substr(0, file.path.size() - kSidecarSuffix.size());
-    for (const SidecarPlace& place : *places) places_.insert_or_assign({described, bare(place.name)}, place);
+    for (const SidecarPlace& place : *places)
+      places_.insert_or_assign({described, std::string(bare_name(place.name))}, place);
     return {};
   }
 
@@ -209,7 +210,7 @@ class StoredVariables::Collector {
     std::map<std::string, std::vector<StoredPart>> wholes;
     std::map<std::string, std::vector<std::string>> full_names;
     for (const auto& [full_name, part] : of_files_) {
-      const std::string name = bare(full_name.substr(part.file->path.size() + 1));
+      const std::string name(bare_name(std::string_view(full_name).substr(part.file->path.size() + 1)));
       const auto place = places_.find({part.file->path, name});
       if (place == places_.end() || part.encoded || !part.tile.empty()) continue;
       StoredPart& of_whole = wholes[name].emplace_back(part);
@@ -244,9 +245,6 @@ class StoredVariables::Collector {
     return true;
   }
 
-  /// Names in files mostly begin with a slash, those of programs do not.
-  static std::string bare(std::string_view name) { return std::string(name.substr(name.starts_with('/') ? 1 : 0)); }
-
   Status add_zarr_description(const Leaf& leaf, const TreeFile& file) {
     const std::string name = base_name(file.path);
     const bool is_old = name == kZarr2ArrayFile;
@@ -272,12 +270,9 @@ class StoredVariables::Collector {
     }
     // An empty file, or one that was no chunk when it was saved, is not what is missing either.
     for (const std::string& path : called_like_chunks_) {
-      const std::string folder = zarr_folder_of(path);
-      const auto array = zarr_arrays_.find(folder);
-      if (array != zarr_arrays_.end() &&
-          zarr_chunk_place(array->second, path.substr(folder.empty() ? 0 : folder.size() + 1)))
-        unfit.insert(folder);
+      if (place_in_zarr(path)) unfit.insert(zarr_folder_of(path));
     }
+    std::set<std::string> whole;  // folders
     for (auto& [folder, variable] : found) {
       std::vector<StoredPart>& parts = variable.parts;
       std::stable_sort(parts.begin(), parts.end(),
@@ -288,13 +283,15 @@ class StoredVariables::Collector {
       });
       if (twice == parts.end() && !unfit.contains(folder)) {
         found_.variables_.push_back(std::move(variable));
-        std::erase_if(of_files_, [&, at = folder](const auto& named) {
-          return is_zarr_description(named.second.file->path) && folder_of(named.second.file->path) == at;
-        });
+        whole.insert(folder);
         continue;
       }
       for (const StoredPart& part : parts) add_file(part.leaf, *part.file);
     }
+    std::erase_if(of_files_, [&](const auto& named) {
+      const std::string& path = named.second.file->path;
+      return is_zarr_description(path) && whole.contains(folder_of(path));
+    });
   }
 
   /// What says something of an array, or its attributes.
@@ -310,6 +307,14 @@ class StoredVariables::Collector {
     return folder;
   }
 
+  /// Which chunk of that array is called so.
+  std::optional<std::vector<uint64_t>> place_in_zarr(const std::string& path) const {
+    const std::string folder = zarr_folder_of(path);
+    const auto array = zarr_arrays_.find(folder);
+    if (array == zarr_arrays_.end()) return std::nullopt;
+    return zarr_chunk_place(array->second, path.substr(folder.empty() ? 0 : folder.size() + 1));
+  }
+
   /// Whether the file is a chunk whose bytes are cells of an array that the set describes.
   bool add_zarr_chunk(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file,
                       std::map<std::string, StoredVariable>& found) const {
@@ -318,8 +323,7 @@ class StoredVariables::Collector {
     const std::string folder = zarr_folder_of(file.path);
     const auto array = zarr_arrays_.find(folder);
     if (array == zarr_arrays_.end() || !array->second.type || chunk.encoded) return false;
-    const size_t name_at = folder.empty() ? 0 : folder.size() + 1;
-    std::optional<std::vector<uint64_t>> offset = zarr_chunk_place(array->second, file.path.substr(name_at));
+    std::optional<std::vector<uint64_t>> offset = place_in_zarr(file.path);
     std::vector<uint64_t> whole = array->second.shape, cells = array->second.chunk_shape;
     if (!offset) return false;
     for (size_t d = 0; d < whole.size(); ++d) {

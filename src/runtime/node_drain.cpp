@@ -588,8 +588,9 @@ Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) const
   if (known.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(known.status());
   const bool is_later = known->run == record.run && known->number >= record.number;
-  if (is_later || has_set_of(there, *known, levels_.nearest_store(), record)) return true;
+  if (is_later || has_trees_of(*known, record)) return true;
   const ContentComparison compared = compare_content(levels_.nearest_store(), record, there, *known);
+  if (compared.sameness == Sameness::same) return true;
   if (compared.sameness == Sameness::unknown) {
     const bool is_here = !compared.source_unread.ok();
     return (is_here ? compared.source_unread : compared.there_unread)

@@ -185,14 +185,16 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 Status RankRestart::look(const RestartCandidate& candidate) {
   wish_.divided_anew = false;
   unwanted_.clear();
-  return look_again(candidate);
+  return run_guarded([&] {
+    candidate_ = candidate;
+    return look_again();
+  });
 }
 
-Status RankRestart::look_again(const RestartCandidate& candidate) {
+Status RankRestart::look_again() {
   return run_guarded([&]() -> Status {
-    candidate_ = candidate;
     image_.reset();
-    VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate, wish_));
+    VARVE_ASSIGN(image_, levels_.at(candidate_.level).image(candidate_, wish_));
     return variables_.check_loadable(image_->table());
   });
 }
@@ -247,25 +249,24 @@ Status check_divided(const std::vector<ByteVector>& told) {
 
 /// Where one rank has an array at another place than it had, what lies in the arrays' cells belongs to others, too.
 Status RankRestart::look_divided_anew() {
-  const bool any_owners = std::any_of(wish_.variables.begin(), wish_.variables.end(),
-                                      [](const WantedVariable& wanted) { return wanted.owners != nullptr; });
-  const ReshapedImage* const reshaped = image_ ? image_->as_reshaped() : nullptr;
-  const bool anew = reshaped != nullptr && reshaped->is_divided_anew();
-  std::array<uint64_t, 2> any = {anew ? uint64_t{1} : uint64_t{0}, any_owners ? uint64_t{1} : uint64_t{0}};
-  VARVE_TRY(levels_.world().ranks.all_max(any));
-  if (any[0] == 0 || any[1] == 0) return {};
   wish_.divided_anew = true;
-  VARVE_ASSIGN(const auto failures, gather_failures(levels_.world().ranks, look_again(candidate_)));
+  VARVE_ASSIGN(const auto failures, gather_failures(levels_.world().ranks, look_again()));
   return failures.empty() ? Status() : failures.front().what;
 }
 
 Status RankRestart::check_together() {
-  VARVE_TRY(look_divided_anew());
   Communicator& ranks = levels_.world().ranks;
-  const ReshapedImage* const reshaped = image_->as_reshaped();
-  std::array<uint64_t, 1> any = {reshaped != nullptr ? uint64_t{1} : uint64_t{0}};
+  const ReshapedImage* reshaped = image_->as_reshaped();
+  const bool divided_anew = reshaped != nullptr && reshaped->is_divided_anew();
+  const bool any_owners = std::any_of(wish_.variables.begin(), wish_.variables.end(),
+                                      [](const WantedVariable& wanted) { return wanted.owners != nullptr; });
+  std::array<uint64_t, 3> any = {reshaped != nullptr, divided_anew, any_owners};
   VARVE_TRY(ranks.all_max(any));
   if (any[0] == 0) return {};
+  if (any[1] != 0 && any[2] != 0) {
+    VARVE_TRY(look_divided_anew());
+    reshaped = image_->as_reshaped();
+  }
   VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_divided(reshaped)));
   VARVE_ASSIGN(const RankBoxes boxes, agree_on_boxes(ranks, wish_.variables, /*all=*/true));
   VARVE_TRY(check_divided(told));

@@ -97,7 +97,8 @@ class RankRestart final : public RestartSide {
  private:
   Levels& levels_;
   VariableTable& variables_;
-  Status look_again(const RestartCandidate& candidate);
+  /// At `candidate_`.
+  Status look_again();
   /// Collective.
   Status look_divided_anew();
 

@@ -22,6 +22,7 @@
 namespace varve {
 namespace {
 
+using test::cut;
 using test::run_ranks;
 using test::SessionPlace;
 
@@ -60,22 +61,6 @@ void save(const SessionOptions& options, const std::vector<uint64_t>& whole, con
     ASSERT_TRUE(saved.ok()) << saved.to_string();
     EXPECT_TRUE(session->finish().ok());
   });
-}
-
-/// Cuts an array into boxes, of which some may be empty.
-std::vector<CellBox> cut(const std::vector<uint64_t>& whole, size_t count, std::mt19937& random) {
-  std::vector<CellBox> boxes{{std::vector<uint64_t>(whole.size(), 0), whole}};
-  while (boxes.size() < count) {
-    CellBox& box = boxes[std::uniform_int_distribution<size_t>(0, boxes.size() - 1)(random)];
-    const size_t d = std::uniform_int_distribution<size_t>(0, whole.size() - 1)(random);
-    const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
-    CellBox rest = box;
-    rest.offset[d] += kept;
-    rest.cells[d] -= kept;
-    box.cells[d] = kept;
-    boxes.push_back(std::move(rest));
-  }
-  return boxes;
 }
 
 CellBox any_box(const std::vector<uint64_t>& whole, std::mt19937& random) {

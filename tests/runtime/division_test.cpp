@@ -48,17 +48,7 @@ void expect_from(Session& session, uint64_t step = 1) {
 /// Divides a whole into boxes without common cells, and these among ranks, of which some may get none.
 std::vector<std::vector<CellBox>> deal(const std::vector<uint64_t>& cells, uint32_t rank_count, size_t box_count,
                                        std::mt19937& random) {
-  std::vector<CellBox> boxes{{std::vector<uint64_t>(cells.size(), 0), cells}};
-  while (boxes.size() < box_count) {
-    CellBox& box = boxes[std::uniform_int_distribution<size_t>(0, boxes.size() - 1)(random)];
-    const size_t d = std::uniform_int_distribution<size_t>(0, cells.size() - 1)(random);
-    const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
-    CellBox rest = box;
-    rest.offset[d] += kept;
-    rest.cells[d] -= kept;
-    box.cells[d] = kept;
-    boxes.push_back(std::move(rest));
-  }
+  std::vector<CellBox> boxes = test::cut(cells, box_count, random);
   std::vector<std::vector<CellBox>> of_rank(rank_count);
   for (CellBox& box : boxes)
     of_rank[std::uniform_int_distribution<uint32_t>(0, rank_count - 1)(random)].push_back(std::move(box));

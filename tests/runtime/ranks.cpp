@@ -37,12 +37,11 @@ void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std:
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random) {
+std::vector<CellBox> cut(const std::vector<uint64_t>& cells, size_t box_count, std::mt19937& random) {
   std::vector<CellBox> boxes{{std::vector<uint64_t>(cells.size(), 0), cells}};
-  while (boxes.size() < rank_count) {
-    std::uniform_int_distribution<size_t> any_box(0, boxes.size() - 1), any_dimension(0, cells.size() - 1);
-    CellBox& box = boxes[any_box(random)];
-    const size_t d = any_dimension(random);
+  while (boxes.size() < box_count) {
+    CellBox& box = boxes[std::uniform_int_distribution<size_t>(0, boxes.size() - 1)(random)];
+    const size_t d = std::uniform_int_distribution<size_t>(0, cells.size() - 1)(random);
     const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
     CellBox rest = box;
     rest.offset[d] += kept;
@@ -50,6 +49,11 @@ std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_co
     box.cells[d] = kept;
     boxes.push_back(std::move(rest));
   }
+  return boxes;
+}
+
+std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random) {
+  std::vector<CellBox> boxes = cut(cells, rank_count, random);
   std::shuffle(boxes.begin(), boxes.end(), random);
   return boxes;
 }

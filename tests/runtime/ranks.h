@@ -33,7 +33,9 @@ struct SessionPlace {
 /// Calls `body` for each rank, in a thread of its own, and returns when all have returned.
 void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std::unique_ptr<Communicator>)>& body);
 
-/// Divides an array among ranks, in boxes of random size; some may be empty.
+/// Cuts an array into so many boxes of random size, of which some may be empty.
+std::vector<CellBox> cut(const std::vector<uint64_t>& cells, size_t box_count, std::mt19937& random);
+/// The same for ranks, in no order.
 std::vector<CellBox> divide(const std::vector<uint64_t>& cells, uint32_t rank_count, std::mt19937& random);
 
 /// Runs `body` in a process of its own, which is killed then.

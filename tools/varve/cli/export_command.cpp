@@ -1,8 +1,7 @@
 #include <fmt/format.h>
-
 #include <unistd.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -153,11 +152,16 @@ class ExportCommand final : public Command {
     for (const StoredVariable& variable : variables.all()) {
       if (variable.is_in_whole) continue;
       const ChosenArray whole(variable, nullptr);
-      const Status of_whole = !rank_ && variable.one_array.ok() ? whole.check(reader) : variable.one_array;
-      const bool is_whole = !rank_ && variable.one_array.ok() && of_whole.code() != StatusCode::not_found;
-      if (of_whole.code() == StatusCode::not_found) session.warn(of_whole.with_context("exported in parts"));
-      std::vector<NamedArray> of_variable =
-          is_whole ? std::vector<NamedArray>{{whole, name_in_file(whole, false)}} : parts_of(variable);
+      const bool may_be_whole = !rank_ && variable.one_array.ok();
+      const Status incomplete = may_be_whole ? whole.check(reader) : Status();
+      const bool lacks_cells = incomplete.code() == StatusCode::not_found;
+      if (lacks_cells) session.warn(incomplete.with_context("exported in parts"));
+      std::vector<NamedArray> of_variable;
+      if (may_be_whole && !lacks_cells) {
+        of_variable.push_back({whole, name_in_file(whole, false)});
+      } else {
+        of_variable = parts_of(variable);
+      }
       for (NamedArray& one : of_variable) {
         const Status readable = one.array.check(reader);
         if (readable.code() == StatusCode::unsupported) {

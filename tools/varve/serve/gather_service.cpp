@@ -293,7 +293,7 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
 }
 
 void GatherService::note_node(const NodeOffer& offer) {
-  if (nodes_of_jobs_.size() >= kJobsKnownMax) nodes_of_jobs_.clear();
+  if (nodes_of_jobs_.size() >= kJobsKnownMax && !nodes_of_jobs_.contains(offer.set.job)) nodes_of_jobs_.clear();
   std::set<std::string>& nodes = nodes_of_jobs_[offer.set.job];
   // Such as are called otherwise each time they start.
   if (nodes.size() >= kNodesMax) nodes.clear();
@@ -302,7 +302,7 @@ void GatherService::note_node(const NodeOffer& offer) {
 
 bool GatherService::gives_way(const SetName& name, uint64_t node_count) const {
   const auto nodes = nodes_of_jobs_.find(name.job);
-  if (nodes == nodes_of_jobs_.end() || nodes->second.size() < node_count) return false;
+  if (nodes == nodes_of_jobs_.end()) return false;
   std::set<std::string> waiting;
   const auto is_before = [](const SetName& a, const SetName& b) {
     return std::tie(a.step, a.job) < std::tie(b.step, b.job);

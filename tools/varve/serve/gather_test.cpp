@@ -172,25 +172,15 @@ TEST_F(Gathering, HasASetGiveWayThatSomeNodesLackWhenAllWait) {
   other.join();
 }
 
-/// Is cancelled from the beginning of a wait on.
-class CancelledProgress final : public ProgressSink {
- public:
-  void total(uint64_t) override {}
-  void advance(uint64_t) override {}
-  void phase(std::string_view) override {}
-  void warning(const Status&) override {}
-  bool cancelled() const override { return is_cancelled; }
-  std::atomic<bool> is_cancelled{false};
-};
-
 TEST_F(Gathering, AnOfferThatWaitsForOtherNodesEndsWhenItIsToEnd) {
   write_ranks(2, 4, 10'000);
   server.stop();
   server.options.gather.wait_seconds = 600;
   server.start();
-  CancelledProgress progress;
+  std::atomic<bool> stopping{false};
+  StoppableProgress progress(stopping);
   const Status said = offer(
-      node(0), "n0", 2, [&](Source&) { progress.is_cancelled = true; }, 7, progress);
+      node(0), "n0", 2, [&](Source&) { stopping = true; }, 7, progress);
   EXPECT_EQ(said.code(), StatusCode::cancelled) << said.to_string();
 }
 
