@@ -49,6 +49,8 @@ constexpr size_t kFinalistsMax = 2;
 constexpr double kLearnerSlack = 1.25;
 /// A larger pack was made for what its bytes repeat from far away (or the user made it).
 constexpr size_t kWidePackBytesMin = 2_MiB;
+/// With effort balanced, what looks far away is taken at once if it leaves so much of what a sample seems to take.
+constexpr double kFarAdvantage = 0.8;
 /// With effort best, what comes again has to be so much of the bytes for the slowest coder to look for it.
 constexpr double kSearchedShare = 0.05;
 /// Or it gains so much on a sample of what nothing predicts.
@@ -362,6 +364,9 @@ class AutomaticEncoder final : public Encoder {
   static Result<Candidate> balanced_candidate(ByteSpan raw, const PackShape& shape,
                                               const std::optional<NumberGuess>& guess) {
     VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, guess));
+    return balanced_candidate(trial, shape);
+  }
+  static Candidate balanced_candidate(const Trial& trial, const PackShape& shape) {
     const size_t smallest_bytes = trial.outcomes.front().bytes;
     const double slack = shape.type.numeric() ? kDefaultSlack : kDefaultSlackBytes;
     const double limit = static_cast<double>(smallest_bytes) * slack;
@@ -399,18 +404,32 @@ class AutomaticEncoder final : public Encoder {
 
   /// A sample does not show what repeats from far away: chains are tried on the whole pack.
   Result<EncodedBytes> encode_wide(ByteSpan raw, const PackShape& shape) {
-    std::vector<Candidate> candidates;
     const Learned learned = learned_of(raw, shape);
+    std::optional<Smallest> smallest;
     if (learned.choice) {
-      candidates = {*learned.choice};
+      VARVE_ASSIGN(smallest, encode_with_each({*learned.choice}, raw, shape));
     } else {
-      VARVE_ASSIGN(candidates.emplace_back(), balanced_candidate(raw, shape, learned.guess));
-      for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
+      VARVE_ASSIGN(smallest, encode_wide_by_trial(raw, shape, learned.guess));
+      remember(shape.type, smallest->candidate);
     }
-    VARVE_ASSIGN(Smallest smallest, encode_with_each(candidates, raw, shape));
-    if (candidates.size() > 1) remember(shape.type, smallest.candidate);
-    if (effort_ == Effort::balanced) return std::move(smallest.encoded);
-    return encode_thoroughly(smallest, raw, shape);
+    if (effort_ == Effort::balanced) return std::move(smallest->encoded);
+    return encode_thoroughly(*smallest, raw, shape);
+  }
+  /// With effort balanced, no chain is run on the whole pack that can hardly win: filters where none helps a sample,
+  /// for they hide what repeats, and what finds nothing from far away where that is much.
+  Result<Smallest> encode_wide_by_trial(ByteSpan raw, const PackShape& shape, const std::optional<NumberGuess>& guess) {
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, guess));
+    std::vector<Candidate> candidates;
+    for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
+    const Candidate& near = trial.outcomes.front().candidate;
+    const bool is_plain = !near.as && near.chain.stages().size() == 1 && ends_in(near.chain, CodecNumber::zstd);
+    if (effort_ == Effort::balanced && is_plain) {
+      VARVE_ASSIGN(Smallest far, encode_with_each({candidates.front()}, raw, shape));
+      const double seems = static_cast<double>(trial.outcomes.front().bytes) / static_cast<double>(trial.sample_bytes);
+      if (1 / ratio_of(far.encoded, raw) < kFarAdvantage * seems) return far;
+    }
+    candidates.insert(candidates.begin(), balanced_candidate(trial, shape));
+    return encode_with_each(candidates, raw, shape);
   }
 
   /// What is known of a class when its next pack comes: a choice, or else what the pack seems to be.

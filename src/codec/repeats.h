@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/bytes.h"
@@ -12,8 +13,17 @@ namespace varve {
 /// few numbers that come again in another order.
 inline constexpr uint64_t kLongWindowBytes = 64, kShortWindowBytes = 16, kShortestWindowBytes = 8;
 
-/// Tells how much comes again in some bytes, and how far away: of one window in some hundreds, chosen by their content.
-/// What repeats itself at once, as constants do, does not count.
+namespace kernels {
+/// Of so many bytes each, whether the eight bytes from it on begin an anchor, as one of 2^`bits` does: bit i of a mark
+/// is for its byte i. Reads eight bytes more than the marks are for.
+inline constexpr size_t kMarkedBytes = 32;
+void mark_byte_anchors(const std::byte* at, int bits, std::span<uint32_t> marks);
+/// The same, as it is defined.
+void mark_byte_anchors_plain(const std::byte* at, int bits, std::span<uint32_t> marks);
+}  // namespace kernels
+
+/// Tells how much comes again in some bytes, at most 4 GiB, and how far away: of one window in some hundreds, chosen by
+/// their content. What repeats itself at once, as constants do, does not count.
 class Repeats {
  public:
   /// Numbers of 2, 4 or 8 bytes come again at a multiple of their size; of other elements nothing is known.
@@ -36,16 +46,20 @@ class Repeats {
 
  private:
   struct Anchor {
-    uint64_t hash = 0;
-    uint64_t at = 0;
+    uint32_t hash = 0;  ///< the upper half of it, whose lower half is the place
+    uint32_t at = 0;
   };
   template <class Word>
-  void add_words(ByteSpan bytes, size_t step);
-  void note(uint64_t hash, uint64_t at);
+  void add_numbers(ByteSpan bytes);
+  void add_bytes(ByteSpan bytes);
+  /// That an anchor begins at `offset` of what comes next.
+  template <class Word>
+  void note(ByteSpan bytes, size_t offset);
   /// In packs of so many bytes.
   double share_within(uint64_t pack_bytes) const;
 
   const uint64_t element_bytes_, window_bytes_, chunk_bytes_;
+  const int anchor_bits_;
   uint64_t at_ = 0;
   std::vector<Anchor> anchors_;       ///< by their hash; of two that share a place, the last
   std::array<uint64_t, 65> again_{};  ///< anchors that came again, by the bits of the distance

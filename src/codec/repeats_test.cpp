@@ -93,5 +93,34 @@ TEST(Repeats, AreFoundInOneLargePack) {
   }
 }
 
+TEST(Repeats, MarkAnchorsAsTheyAreDefined) {
+  std::mt19937_64 random(3);
+  for (int turn = 0; turn < 200; ++turn) {
+    const size_t marks = 1 + random() % 40;
+    const size_t offset = random() % 64;
+    const int bits = 1 + static_cast<int>(random() % 12);
+    const ByteVector bytes = noise_of(offset + marks * kernels::kMarkedBytes + 8, static_cast<unsigned>(turn));
+    std::vector<uint32_t> fast(marks, ~0U), plain(marks);
+    kernels::mark_byte_anchors(bytes.data() + offset, bits, fast);
+    kernels::mark_byte_anchors_plain(bytes.data() + offset, bits, plain);
+    ASSERT_EQ(fast, plain) << "bits " << bits;
+  }
+}
+
+TEST(Repeats, LookAtFewerBytesOfMore) {
+  // A piece of which a small part alone comes again, and one that comes again whole, in files of any size.
+  for (const uint64_t bytes : {1_MiB, 8_MiB, 24_MiB}) {
+    const ByteVector piece = noise_of(bytes / 2, 1);
+    Repeats all(1, kLongWindowBytes, bytes, 8_KiB), some(1, kLongWindowBytes, bytes, 8_KiB);
+    for (const size_t again : {size_t{0}, piece.size() - 13}) {
+      all.add(ByteSpan(piece).subspan(again == 0 ? 0 : 13));
+      some.add(again == 0 ? ByteSpan(piece) : ByteSpan(noise_of(again, 2)));
+      if (again != 0) some.add(ByteSpan(piece).first(piece.size() / 10));
+    }
+    EXPECT_NEAR(all.share(), 0.5, 0.04) << bytes;
+    EXPECT_NEAR(some.share(), 0.05, 0.03) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace varve

@@ -73,6 +73,7 @@ TEST_F(MovedBytes, AreCutAsTheUserSays) {
 
 TEST_F(MovedBytes, AreNotSeenInWhatChangesInPlace) {
   ByteVector field = test::random_bytes(400'000, 60);
+  for (std::byte& byte : field) byte &= std::byte{0x7f};  // noise would be cut into fewer chunks
   const TempFolder in_place;
   test::write_file(in_place / "a", field);
   test::write_file(in_place / "b", field);

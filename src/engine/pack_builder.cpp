@@ -104,36 +104,53 @@ bool begins_compressed(ByteSpan bytes) {
          (static_cast<unsigned>(bytes[0]) << 8 | static_cast<unsigned>(bytes[1])) % 31 == 0;
 }
 
-/// By how much of it the sum of the squared counts of noise's values exceeds what chance gives: of what a compressor
-/// begins, and of what a file's format has encoded, for some codecs (lz4, lzf) leave more.
+/// By how much of it the sum of the squared counts of noise's values exceeds what chance gives: of any bytes, and of
+/// what a file's format has encoded, for some codecs (lz4, lzf) leave more.
 constexpr double kNoiseExcess = 0.1, kEncodedExcess = 1;
+/// Of a first look at few of any bytes.
+constexpr double kFirstLookExcess = 0.25;
+
+/// How often some bytes have each value.
+class ValueCounts {
+ public:
+  void add(ByteSpan bytes) {
+    for (const std::byte value : bytes) ++counts_[static_cast<uint8_t>(value)];
+    count_ += bytes.size();
+  }
+  /// Whether all about as often as the others.
+  bool are_even(double excess) const {
+    uint64_t squares = 0;
+    for (const uint64_t count : counts_) squares += count * count;
+    const auto count = static_cast<double>(count_);
+    return static_cast<double>(squares) <= (count + count * (count - 1) / 256) * (1 + excess);
+  }
+
+ private:
+  std::array<uint32_t, 256> counts_{};
+  uint64_t count_ = 0;
+};
 
 /// Whether some samples of the bytes have all values about as often as the others.
 bool is_noise(ByteSpan cell, double excess) {
-  constexpr size_t samples = 8, sample_bytes = 512, all = samples * sample_bytes;
-  std::array<uint32_t, 256> counts{};
+  constexpr size_t samples = 8, sample_bytes = 512;
+  ValueCounts counts;
   for (size_t i = 0; i < samples; ++i) {
-    for (const std::byte value : cell.subspan(i * (cell.size() / samples), sample_bytes))
-      ++counts[static_cast<uint8_t>(value)];
+    counts.add(cell.subspan(i * (cell.size() / samples), sample_bytes));
+    if (i == 0 && !counts.are_even(std::max(excess, kFirstLookExcess))) return false;
   }
-  uint64_t squares = 0;
-  for (const uint64_t count : counts) squares += count * count;
-  constexpr double by_chance = all + all * (all - 1) / 256.0;
-  return static_cast<double>(squares) <= by_chance * (1 + excess);
+  return counts.are_even(excess);
 }
 }  // namespace
 
 size_t BatchReader::next_cut(ByteSpan bytes) {
   const Stream& stream = streams_[item_->stream];
   const uint64_t remaining = item_->end - item_->begin;
-  if (cells_) {
-    if (item_->begin == 0) is_compressed_[item_->stream] = stream.encoded || begins_compressed(bytes);
-    const bool is_cell = is_compressed_[item_->stream] && item_->begin % kCompressedChunkBytes == 0 &&
-                         remaining >= kCompressedChunkBytes;
-    const double excess = stream.encoded ? kEncodedExcess : kNoiseExcess;
-    if (is_cell && is_noise(bytes.first(kCompressedChunkBytes), excess)) return kCompressedChunkBytes;
-  }
+  if (cells_ && item_->begin == 0) is_compressed_[item_->stream] = stream.encoded || begins_compressed(bytes);
   const bool by_content = stream.moves && by_content_ != nullptr && !is_compressed_[item_->stream];
+  const bool is_cell = cells_ && !by_content && item_->begin % kNoiseChunkBytes == 0 && remaining >= kNoiseChunkBytes &&
+                       kNoiseChunkBytes % stream.type.bytes == 0;
+  if (is_cell && is_noise(bytes.first(kNoiseChunkBytes), stream.encoded ? kEncodedExcess : kNoiseExcess))
+    return kNoiseChunkBytes;
   return next_chunk_bytes(by_content ? *by_content_ : chunker_, stream.type, bytes, remaining);
 }
 

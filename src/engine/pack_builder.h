@@ -79,13 +79,13 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score);
 /// that is cut has `remaining`: whole elements, so that what is compressed together is aligned.
 size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining);
 
-/// Of a stream that a program has compressed (gzip, zip, zlib, zstd, xz, bzip2 or MATLAB at its begin), whole cells of
-/// noise are one chunk each, where chunks have a fixed size below this: a change alters all that comes after it, so
-/// that smaller ones would find no more, and what is written of each chunk would make the store larger than the bytes
-/// are.
-inline constexpr uint64_t kCompressedChunkBytes = 64_KiB;
+/// Whole cells of noise are one chunk each, where chunks have a fixed size below this, but not in what moves unless a
+/// program has compressed it: what is written of each smaller chunk would make the store larger than the bytes are, by
+/// more than a thousandth. Of what is compressed smaller chunks would find no more, since a change alters all that
+/// comes after it; other noise is rare.
+inline constexpr uint64_t kNoiseChunkBytes = 64_KiB;
 inline bool cuts_cells(const ChunkerOptions& chunker) {
-  return chunker.kind == ChunkerKind::fixed && chunker.bytes_average < kCompressedChunkBytes;
+  return chunker.kind == ChunkerKind::fixed && chunker.bytes_average < kNoiseChunkBytes;
 }
 
 /// Streams that join (Stream::joins) are at most so long, and the chunks that they share. From the least length on such
@@ -96,7 +96,7 @@ inline constexpr uint64_t kJoinedFileBytesMax = 2_KiB, kJoinedChunkBytesMin = 5_
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
-  /// `cells`: whether cells of kCompressedChunkBytes are looked for. `by_content` cuts what moves (Stream::moves).
+  /// `cells`: whether cells of kNoiseChunkBytes are looked for. `by_content` cuts what moves (Stream::moves).
   BatchReader(const std::vector<Stream>& streams, Source& source, WorkOrder order, const Chunker& chunker,
               uint64_t hole_bytes_min, bool cells, const Chunker* by_content = nullptr)
       : streams_(streams),
@@ -111,7 +111,7 @@ class BatchReader {
         is_compressed_(streams.size(), false) {}
   /// How much of a stream has to be seen for a cut.
   static size_t bytes_ahead(const Chunker& chunker, bool cells, const Chunker* by_content = nullptr) {
-    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0, kJoinedChunkBytesMax,
+    return std::max<size_t>({chunker.bytes_ahead(), cells ? kNoiseChunkBytes : 0, kJoinedChunkBytesMax,
                              by_content == nullptr ? 0 : by_content->bytes_ahead()});
   }
   /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least bytes_ahead() bytes.

@@ -69,7 +69,7 @@ struct Reading : testing::Test {
   }
 };
 
-TEST_F(Reading, CutsWhatAProgramHasCompressedIntoCellsWhereItIsNoise) {
+TEST_F(Reading, CutsNoiseIntoCells) {
   const auto file_of = [](std::string_view begin, uint64_t seed) {
     ByteVector bytes = test::random_bytes(300'000, seed);
     std::copy_n(as_bytes(begin).begin(), begin.size(), bytes.begin());
@@ -82,30 +82,40 @@ TEST_F(Reading, CutsWhatAProgramHasCompressedIntoCellsWhereItIsNoise) {
                                     {"b.zlib", "\x78\x9c"},
                                     {"c.zlib", "\x48\x89"},
                                     {"d.encoded", "abc"},
-                                    {"e.random", "abc"}}) {
-    const ByteVector bytes = file_of(begin, ++seed);
+                                    {"e.random", "abc"},
+                                    {"f.doubles", "abc"},
+                                    {"g.records", "abc"},
+                                    {"h.moves", "abc"},
+                                    {"i.gz", "\x1f\x8b\x08"}}) {
+    ByteVector bytes = file_of(begin, ++seed);
+    for (size_t i = 7; name[0] == 'f' && i < bytes.size(); i += 8) bytes[i] = std::byte{0x3f};
     test::write_file(folder / name, bytes);
     all.insert(all.end(), bytes.begin(), bytes.end());
   }
   const auto files = scan();
   auto streams = whole_streams(files);
   streams[3].encoded = true;  // by its format, as the chunks of an array
-  std::vector<std::vector<uint64_t>> found(5);
+  streams[6].type = {ElementKind::opaque, ByteOrder::little, 96};
+  streams[7].moves = streams[8].moves = true;
+  const std::unique_ptr<Chunker> by_content = make_chunker(parse_chunker("gear:8192").value()).value();
+  std::vector<std::vector<uint64_t>> found;
   for (const size_t buffer_bytes : {size_t{64'000}, size_t{1} << 20}) {
-    const Cut result = cut(streams, files, "fixed:8192", buffer_bytes, /*cells=*/true);
+    const Cut result = cut(streams, files, "fixed:8192", buffer_bytes, /*cells=*/true, by_content.get());
     EXPECT_EQ(result.bytes, all);
-    std::vector<std::vector<uint64_t>> lengths(5);
+    std::vector<std::vector<uint64_t>> lengths(files.size());
     for (const BatchChunk& chunk : result.chunks) lengths[chunk.stream].push_back(chunk.bytes);
-    if (found[0].empty()) found = lengths;
+    if (found.empty()) found = lengths;
     EXPECT_EQ(found, lengths) << "cuts depend on the buffer";
   }
   // Two cells, one of eight chunks, another cell, and the rest.
   const std::vector<uint64_t> cells{65536, 65536, 8192,  8192, 8192, 8192, 8192, 8192,
                                     8192,  8192,  65536, 8192, 8192, 8192, 8192, 5088};
-  for (size_t stream = 0; stream < 4; ++stream) EXPECT_EQ(found[stream], cells) << stream;
+  for (const size_t stream : {0, 1, 2, 3, 4, 8}) EXPECT_EQ(found[stream], cells) << stream;
   std::vector<uint64_t> chunks(36, 8192);
   chunks.push_back(5088);
-  EXPECT_EQ(found[4], chunks) << "noise of a program's own changes by the cell";
+  EXPECT_EQ(found[5], chunks) << "a byte in eight is always the same";
+  EXPECT_EQ(std::count(found[6].begin(), found[6].end(), 65536), 0) << "cells would cut elements";
+  EXPECT_EQ(std::count(found[7].begin(), found[7].end(), 65536), 0) << "it moves";
 }
 
 TEST_F(Reading, CutsStreamsWithoutLosingAByteWhateverTheBuffer) {

@@ -47,6 +47,7 @@ struct SaveRestore : testing::Test {
 TEST_F(SaveRestore, StoresAFileAnewWhoseContentsAreInTooManyPieces) {
   constexpr size_t block = 8_KiB;
   ByteVector bytes = test::random_bytes(64 * block, 1);
+  for (std::byte& byte : bytes) byte &= std::byte{0x7f};  // noise would be cut into fewer chunks
   test::write_file(source + "/file", bytes);
   ASSERT_TRUE(test::save(*store, source, "run", 6).ok());
   for (size_t at = 0; at < 40 * block; at += 2 * block) bytes[at] ^= std::byte{1};
