@@ -53,6 +53,13 @@ std::optional<double> seconds_of_unit(std::string_view unit) {
 int three_digits(double value) { return value < 9.995 ? 2 : value < 99.95 ? 1 : 0; }
 }  // namespace
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  const size_t begin = text.find_first_not_of(blanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
 Result<uint64_t> parse_number(std::string_view text, uint64_t max) {
   uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

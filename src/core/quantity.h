@@ -11,6 +11,8 @@ namespace varve {
 // How numbers, sizes, times and rates are read from people, and written for them. What cannot be read is
 // invalid_argument, with a hint at what is wanted.
 
+/// Without blanks, tabs and line ends around it.
+std::string_view trimmed(std::string_view text);
 /// A decimal number without sign, `max` at most.
 Result<uint64_t> parse_number(std::string_view text, uint64_t max = UINT64_MAX);
 /// A count of bytes with an optional unit: "4096", "64K", "64KiB", "1.5GiB". K, M, G, T count in 1024s, with or without

@@ -26,12 +26,6 @@ Status bad_level(std::string_view level, std::string what, std::string hint = {}
   return Status::invalid_argument(fmt::format("level: {}", what), std::string(level), std::move(hint));
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
   for (text = trimmed(text); !text.empty(); text = trimmed(text)) {

@@ -398,8 +398,9 @@ class ReshapedImage::Planner {
   /// It is not the same on all ranks.
   Status differs(const WantedVariable& wanted, const std::string& how) const {
     if (wanted.redistribution != Redistribution::same) return divided_how(wanted.variable.name, wanted.any_size);
-    return of_variable(wanted.variable.name, "all ranks are to have the same of it, and " + how,
-                       "divide it otherwise (Session::redistribute()), or start as many ranks as before");
+    return of_variable(
+        wanted.variable.name, "all ranks are to have the same of it, and " + how,
+        "divide it otherwise (Session::redistribute(), option redistribution), or start as many ranks as before");
   }
 
   Status divided_how(const std::string& name, bool any_size) const {
@@ -407,9 +408,11 @@ class ReshapedImage::Planner {
         name,
         fmt::format("the checkpoint is of {} ranks, this run has {}, and nothing says what of it is whose",
                     parts_.rank_count(), wish_.rank_count),
-        any_size ? "call Session::redistribute() for it, or start as many ranks as before"
-                 : "protect it with ArrayShape::global_cells and global_offset, or start as many ranks "
-                   "as before; Session::redistribute() can also say that nothing of it comes back");
+        any_size
+            ? "call Session::redistribute() for it, name it in the option redistribution, or start as many ranks as "
+              "before"
+            : "protect it with ArrayShape::global_cells and global_offset, or start as many ranks as before; "
+              "Session::redistribute(), or the option redistribution, can also say that nothing of it comes back");
   }
 
   const RankWish& wish_;

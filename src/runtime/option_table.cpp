@@ -201,6 +201,34 @@ Status take_metrics_file(Settings& settings, const std::string& text) {
   return text == "none" ? Status() : take_path(settings.metrics_file, text);
 }
 
+/// "particles=evenly; log=ignore".
+Status take_redistribution(Settings& settings, const std::string& text) {
+  settings.redistribution.clear();
+  if (text == "none") return {};
+  std::string_view left = text;
+  for (bool more = true; more;) {
+    const size_t end = left.find(';');
+    more = end != std::string_view::npos;
+    const std::string_view one = trimmed(left.substr(0, end));
+    left.remove_prefix(more ? end + 1 : left.size());
+    const size_t equals = one.rfind('=');
+    const std::string_view how =
+        equals == std::string_view::npos ? std::string_view() : trimmed(one.substr(equals + 1));
+    constexpr std::array words = {std::pair("same", Redistribution::same), std::pair("evenly", Redistribution::evenly),
+                                  std::pair("ignore", Redistribution::ignore)};
+    const auto word = std::find_if(words.begin(), words.end(), [&](const auto& each) { return each.first == how; });
+    if (word == words.end()) {
+      return Status::invalid_argument("NAME=same, NAME=evenly or NAME=ignore is wanted, of each variable",
+                                      std::string(one));
+    }
+    const std::string name(trimmed(one.substr(0, equals)));
+    VARVE_TRY(check_variable_name(name));
+    if (!settings.redistribution.emplace(name, word->second).second)
+      return Status::invalid_argument("it is there twice", fmt::format("variable '{}'", name));
+  }
+  return {};
+}
+
 Status take_end_time(Settings& settings, const std::string& text) {
   std::optional<uint64_t> seconds;
   VARVE_TRY(take_optional_count(seconds, text, static_cast<uint64_t>(kSecondsMax)));
@@ -266,6 +294,7 @@ const std::array kRules = {
                [](S& s, T t) { return take_yes_no(s.take_over, t); }},
     OptionRule{"variables_may_change", yes_no, "false", said<&O::variables_may_change>,
                [](S& s, T t) { return take_yes_no(s.variables_may_change, t); }},
+    OptionRule{"redistribution", list, "none", never_said, take_redistribution},
     OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,
                [](S& s, T t) { return take_yes_no(s.print_warnings, t); }},
     OptionRule{"metrics_file", text, "none", said<&O::metrics_file>, take_metrics_file},

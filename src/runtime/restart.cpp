@@ -463,6 +463,7 @@ Result<bool> every_node_has(LevelWorld& world, const Levels& levels, const Resta
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
+  VARVE_TRY(agree(world.ranks, variables.check_overruled()));
   VARVE_TRY(complete_left_parts(levels));
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
   const std::vector<RestartCandidate> selected = select(candidates, selection);

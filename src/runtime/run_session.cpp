@@ -99,6 +99,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
       stage_two_(settings_, world_, stage_one_, levels_) {
   warnings_.add(settings_.warnings);
   if (settings_.variables_may_change) stage_one_.variables().let_change();
+  stage_one_.variables().overrule(settings_.redistribution);
 }
 
 Status RunSession::start(const SessionEnvironment& environment) {

@@ -73,6 +73,7 @@ struct Settings {
   std::string note_file;  ///< where rank 0 writes a RunNote; empty: nowhere
   bool take_over = false;
   bool variables_may_change = false;
+  std::map<std::string, Redistribution> redistribution;  ///< by variable, in place of what the program says
   bool print_warnings = true;
   std::string metrics_file;  ///< or a folder; empty: none
   std::string timeline;      ///< the folder of the log; or "auto", or "none"

@@ -114,7 +114,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
   EXPECT_TRUE(settings.take_over && settings.variables_may_change);
   EXPECT_EQ(settings.snapshots.spill_folder, "/var/tmp");
   // What whoever starts the program knows, and it does not.
-  const std::set<std::string> not_its = {"grace", "end_time", "note_file"};
+  const std::set<std::string> not_its = {"grace", "end_time", "note_file", "redistribution"};
   for (const EffectiveOption& option : settings.options)
     EXPECT_EQ(option.origin == OptionOrigin::code, !not_its.contains(option.name)) << option.name;
 }
@@ -125,6 +125,14 @@ TEST_F(Options, OfWhoeverStartsTheProgramAreTaken) {
   EXPECT_EQ(settings.stop.grace, 90);
   EXPECT_EQ(settings.stop.end_time, 2e9);
   EXPECT_EQ(settings.note_file, "/job/note");
+  environment_ = {{"VARVE_REDISTRIBUTION", " a = b=same;c=evenly ; d=ignore"}};
+  const std::map<std::string, Redistribution> divided = {
+      {"a = b", Redistribution::same}, {"c", Redistribution::evenly}, {"d", Redistribution::ignore}};
+  EXPECT_EQ(resolve()->redistribution, divided);
+  for (const char* wrong : {"a", "a=", "=same", "a=odd", "a=same;", "a=same;a=ignore", ";"}) {
+    environment_ = {{"VARVE_REDISTRIBUTION", wrong}};
+    EXPECT_EQ(resolve().status().code(), StatusCode::invalid_argument) << wrong;
+  }
   environment_ = {{"VARVE_GRACE", "soon"}};
   EXPECT_EQ(resolve().status().code(), StatusCode::invalid_argument);
 }

@@ -15,6 +15,7 @@
 
 #include "core/guarded.h"
 #include "core/loaded_library.h"
+#include "core/quantity.h"
 #include "core/sync.h"
 #include "varve/version.h"
 
@@ -364,12 +365,6 @@ std::string ascii_lower_case(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return lower;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
 const std::string* HttpReply::header(std::string_view name) const {

@@ -17,8 +17,6 @@ enum class HttpMethod : uint8_t { get, head, put, post, remove };
 std::string_view http_method_name(HttpMethod method);
 /// Names of headers and hosts have no case; other letters than those of ASCII stay.
 std::string ascii_lower_case(std::string_view text);
-/// Without blanks, tabs and line ends around it.
-std::string_view trimmed(std::string_view text);
 
 struct HttpHeader {
   std::string name, value;

@@ -149,6 +149,8 @@ void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry;
 
 namespace {
 
+constexpr const char* kOnlyVectors = "only a vector's elements can be divided";
+
 Status name_mistake(std::string_view name, std::string message) {
   return Status::invalid_argument(std::move(message), fmt::format("variable '{}'", name));
 }
@@ -465,8 +467,7 @@ Status VariableTable::unprotect(std::string_view name) {
 Status VariableTable::redistribute(std::string_view name, Redistribution how) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
-  if (how == Redistribution::evenly && !found->second->vector_bytes)
-    return name_mistake(name, "only a vector's elements can be divided");
+  if (how == Redistribution::evenly && !found->second->vector_bytes) return name_mistake(name, kOnlyVectors);
   found->second->redistribution = how;
   found->second->owners.reset();
   return {};
@@ -484,7 +485,7 @@ Status VariableTable::redistribute(std::string_view key, ElementOwners owners,
   for (const std::string& name : names) {
     const auto found = entries_.find(name);
     if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
-    if (!found->second->vector_bytes) return name_mistake(name, "only a vector's elements can be divided");
+    if (!found->second->vector_bytes) return name_mistake(name, kOnlyVectors);
     const uint64_t element_bytes = found->second->image.type.bytes;
     if (name == key && rule->owners.element_bytes > 0 && rule->owners.element_bytes != element_bytes) {
       return name_mistake(name, fmt::format("its elements have {} bytes, and the function takes some of {}",
@@ -577,12 +578,27 @@ Status VariableTable::check_own_memory() const {
   return {};
 }
 
+Status VariableTable::check_overruled() const {
+  for (const auto& [name, how] : overruled_) {
+    const auto found = entries_.find(name);
+    if (found == entries_.end() || how != Redistribution::evenly || found->second->vector_bytes) continue;
+    return name_mistake(name, fmt::format("{}: option redistribution", kOnlyVectors));
+  }
+  return {};
+}
+
+std::optional<Redistribution> VariableTable::overruled(const std::string& name) const {
+  const auto said = overruled_.find(name);
+  return said == overruled_.end() ? std::nullopt : std::optional(said->second);
+}
+
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
   for (const auto& [name, entry] : entries_) {
-    all.push_back({entry->image, entry->any_size(), entry->redistribution, entry->owners, entry->order});
-    for (const Entry::Box& box : entry->more)
-      all.push_back({box.image, false, entry->redistribution, {}, entry->order});
+    const std::optional<Redistribution> said = overruled(name);
+    const Redistribution how = said.value_or(entry->redistribution);
+    all.push_back({entry->image, entry->any_size(), how, said ? nullptr : entry->owners, entry->order});
+    for (const Entry::Box& box : entry->more) all.push_back({box.image, false, how, {}, entry->order});
   }
   return all;
 }
@@ -625,7 +641,8 @@ Result<VariableTable::Match> VariableTable::match(const ImageTable& image, const
             "out to be damaged, or was rejected: protect it anew with what it is to hold");
       }
       if (!ignored.contains(entry->first)) {
-        VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
+        const Redistribution how = overruled(entry->first).value_or(entry->second->redistribution);
+        VARVE_TRY(may_miss(may_change_ || how == Redistribution::ignore, entry->first,
                            "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
       }
       ++entry;

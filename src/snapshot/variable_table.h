@@ -117,6 +117,10 @@ class VariableTable {
   Status redistribute(std::string_view name, Redistribution how);
   /// The same of several vectors.
   Status redistribute(std::string_view key, ElementOwners owners, const std::vector<std::string>& together);
+  /// What whoever starts the program says of variables, by their names: that goes before what the program says.
+  void overrule(std::map<std::string, Redistribution> by_name) { overruled_ = std::move(by_name); }
+  /// invalid_argument: a variable of such a name cannot be divided so.
+  Status check_overruled() const;
   /// What is loaded need not have the same variables: from now on added ones keep what they hold, and removed ones are
   /// left out.
   void let_change() { may_change_ = true; }
@@ -183,10 +187,13 @@ class VariableTable {
   };
   Result<Match> match(const ImageTable& image, const std::set<std::string>& ignored = {}) const;
   Status put(std::string_view name, EntryPointer entry);
+  /// none: nothing is said of it but by the program.
+  std::optional<Redistribution> overruled(const std::string& name) const;
 
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
   bool may_change_ = false;
+  std::map<std::string, Redistribution> overruled_;
   ImageTable image_;
   ByteVector image_header_;
   std::vector<VariableMemory> memory_;

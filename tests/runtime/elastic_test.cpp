@@ -290,6 +290,34 @@ TEST(AnElasticRestart, GivesAllWhatARankAloneSavedOnlyIfToldSo) {
   }
 }
 
+TEST(AnElasticRestart, DividesWhatWhoeverStartsTheProgramSaysOf) {
+  const auto said = [](const char* redistribution) {
+    ::setenv("VARVE_REDISTRIBUTION", redistribution, 1);
+    const Status status = said_after(2, 3, [](Session& session, uint32_t rank, uint32_t rank_count, const auto& act) {
+      const bool before = rank_count == 2;
+      std::vector<uint32_t> particles(before ? 3 : 0, rank), log(before ? 1 + rank : 7, 9);
+      std::vector<double> clock(2, before ? 1.5 + rank : 0);
+      ASSERT_TRUE(session.protect("particles", particles).ok());
+      ASSERT_TRUE(session.protect("log", log).ok());
+      ASSERT_TRUE(session.protect("clock", std::span(clock)).ok());
+      ASSERT_TRUE(session.redistribute("log", Redistribution::evenly).ok());
+      act();
+      if (before || particles.empty()) return;  // nothing came back where it was refused
+      EXPECT_EQ(particles, (std::vector<uint32_t>{rank == 2 ? 1U : 0U, rank == 0 ? 0U : 1U}));
+      EXPECT_EQ(log, std::vector<uint32_t>(7, 9)) << "it goes before what the program says";
+      EXPECT_EQ(clock, std::vector<double>(2, 0));
+    });
+    ::unsetenv("VARVE_REDISTRIBUTION");
+    return status;
+  };
+  EXPECT_TRUE(said("particles=evenly; log=ignore; clock=ignore").ok());
+  const Status unsaid = said("particles = evenly; log = ignore");
+  EXPECT_EQ(unsaid.code(), StatusCode::invalid_argument);
+  EXPECT_NE(unsaid.to_string().find("variable 'clock'"), std::string::npos) << unsaid.to_string();
+  EXPECT_NE(unsaid.to_string().find("option redistribution"), std::string::npos) << unsaid.to_string();
+  EXPECT_NE(said("clock=evenly").to_string().find("only a vector's elements"), std::string::npos);
+}
+
 TEST(AnElasticRestart, TakesAnOlderSetIfTheNewestIsDamaged) {
   std::mt19937 random(3);
   const std::vector<uint64_t> whole{60, 50};
