@@ -1,6 +1,8 @@
 #include "core/open_writers.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 
 #include <cerrno>
 #include <csignal>
@@ -63,12 +65,26 @@ bool ReadLease::is_unbroken() const {
   return !leased_ || ::fcntl(file_.get(), F_GETLEASE) == F_RDLCK;
 }
 
-Status have_writes_noticed(int descriptor, const std::string& path) {
-  if (writers_of(descriptor) == Writers::none) return {};
+Result<bool> have_writes_noticed(int descriptor, const std::string& path) {
+  const Writers writers = writers_of(descriptor);
+  if (writers == Writers::none) return true;
   // What is written back is protected against writing first: the next write comes to the file system, and is noted.
   constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  if (::sync_file_range(descriptor, 0, 0, all) == 0 || errno == ENOSYS || errno == EINVAL) return {};
+  if (::sync_file_range(descriptor, 0, 0, all) == 0 || errno == ENOSYS || errno == EINVAL)
+    return writers == Writers::unknown;
   return Status::from_errno(errno, "write back what a program has written to", path);
+}
+
+bool times_may_miss_writes(int descriptor) {
+  struct statfs system {};
+  if (::fstatfs(descriptor, &system) != 0) return false;
+  switch (static_cast<unsigned long>(system.f_type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case HUGETLBFS_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC: return true;
+    default: return false;
+  }
 }
 
 }  // namespace varve

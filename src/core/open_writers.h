@@ -12,10 +12,18 @@ namespace varve {
 /// and on file systems without leases. not_found: there is no such file.
 Result<bool> is_being_written(const std::string& path);
 
-/// From here on every write to the file changes its times, also one through a mapping that a program has already, which
-/// changes none while its page is dirty: such pages are written back. Costs nothing for a file that nobody has open for
-/// writing. `descriptor`: open for reading only. On file systems without a disk (tmpfs) mappings stay unnoticed.
-Status have_writes_noticed(int descriptor, const std::string& path);
+/// From here on every write to the file that begins changes its times, also one through a mapping that a program has
+/// already, which changes none while its page is dirty: such pages are written back. Costs nothing for a file that
+/// nobody has open for writing. `descriptor`: open for reading only.
+///
+/// False: a program has it open for writing, so that a call may be writing to it whose time was noted when it began.
+/// Where times_may_miss_writes(), times tell too little in any case.
+Result<bool> have_writes_noticed(int descriptor, const std::string& path);
+
+/// Whether the file system is one on which writes through mappings may change no times, whatever is done: one without a
+/// disk (tmpfs, ramfs, hugetlbfs), which never protects a page that was once mapped; or one whose mappings are of
+/// another file system's files, of which leases know nothing (overlayfs).
+bool times_may_miss_writes(int descriptor);
 
 /// As long as it is held, nobody has the file open for writing, or mapped so: who opens it, or truncates it, waits
 /// until this ends (the kernel's lease-break-time at most, 45 s; with O_NONBLOCK he is refused), and breaks it.

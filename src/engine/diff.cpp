@@ -210,10 +210,10 @@ Result<FolderMatch> match_folder(const Store& store, const SetRecord& record, co
   return more ? FolderMatch::part : FolderMatch::whole;
 }
 
-Status check_saved(const Store& store, const SetRecord& record, const std::string& folder,
-                   const std::vector<SourceFile>& files, ProgressSink& progress) {
+Status check_saved(const Store& store, const SetRecord& record, SourceReader& reader, ProgressSink& progress) {
+  const std::string& folder = reader.folder();
+  const std::vector<SourceFile>& files = reader.files();
   const std::map<std::string_view, uint32_t> places = places_of(files);
-  SourceReader reader(folder, files);
   ByteVector own;
   size_t equal = 0;
   auto check_file = [&](const Leaf& leaf, const TreeFile& stored, uint32_t place) -> Status {

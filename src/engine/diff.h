@@ -83,9 +83,9 @@ enum class FolderMatch : uint8_t {
 /// Folders count by their paths alone, for their times change with what is in them. Reads trees, but no data.
 Result<FolderMatch> match_folder(const Store& store, const SetRecord& record, const std::vector<SourceFile>& files);
 
-/// Reads `files` of `folder` and what a set has of them, and compares all bytes. corrupt: a file differs, or the set
+/// Reads the files of `reader` and what a set has of them, and compares all bytes. corrupt: a file differs, or the set
 /// lacks it, or it cannot be read back. Progress is in raw bytes.
-Status check_saved(const Store& store, const SetRecord& record, const std::string& folder,
-                   const std::vector<SourceFile>& files, ProgressSink& progress = null_progress());
+Status check_saved(const Store& store, const SetRecord& record, SourceReader& reader,
+                   ProgressSink& progress = null_progress());
 
 }  // namespace varve

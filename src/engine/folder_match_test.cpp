@@ -19,7 +19,11 @@ struct FolderMatching : testing::Test {
   }
   std::vector<SourceFile> files() const { return scan_source_tree(folder.path(), null_progress()).value(); }
   FolderMatch match() const { return match_folder(*store, record, files()).value(); }
-  StatusCode check() const { return check_saved(*store, record, folder.path(), files()).code(); }
+  StatusCode check() const {
+    const std::vector<SourceFile> found = files();
+    SourceReader reader(folder.path(), found);
+    return check_saved(*store, record, reader).code();
+  }
 
   MemoryFileSystem fs;
   std::unique_ptr<Store> store = test::make_store(fs);

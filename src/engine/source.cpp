@@ -209,8 +209,7 @@ Result<int> SourceReader::open(uint32_t file) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return Status::from_errno(errno, "look at", path);
   if (!S_ISREG(status.st_mode)) return changed_while_saved(path);
-  if (!seen_[file]) VARVE_TRY(have_writes_noticed(fd.get(), path));
-  seen_[file] = true;
+  if (!seen_[file]) VARVE_TRY(look_first(file, fd.get(), status.st_dev, path));
   while (!open_.empty() && open_file_count >= open_files_max_) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
@@ -223,8 +222,39 @@ Result<int> SourceReader::open(uint32_t file) {
   return raw;
 }
 
+Status SourceReader::look_first(uint32_t file, int descriptor, uint64_t device, const std::string& path) {
+  VARVE_ASSIGN(const bool noticed, have_writes_noticed(descriptor, path));
+  const auto known = devices_.find(device);
+  const bool may_miss =
+      known != devices_.end() ? known->second : (devices_[device] = times_may_miss_writes(descriptor));
+  if (!noticed || may_miss) second_readings_[file];
+  seen_[file] = true;
+  return {};
+}
+
+SecondReading* SourceReader::second_reading(uint32_t file) {
+  if (second_readings_.empty()) return nullptr;
+  const auto found = second_readings_.find(file);
+  return found == second_readings_.end() ? nullptr : &found->second;
+}
+
+Status SourceReader::check_unnoticed(uint32_t file) {
+  SecondReading* const reading = second_reading(file);
+  if (reading == nullptr) return {};
+  VARVE_ASSIGN(const int fd, open(file));
+  const std::string path = join_path(folder_, files_[file].path);
+  VARVE_ASSIGN(const bool same, reading->is_the_same(fd, path));
+  return same ? Status() : changed_while_saved(path);
+}
+
+Status SourceReader::check_unnoticed() {
+  for (const auto& [file, reading] : second_readings_) VARVE_TRY(check_unnoticed(file));
+  return {};
+}
+
 Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
   VARVE_ASSIGN(int fd, open(file));
+  SecondReading* const again = second_reading(file);
   const std::string path = join_path(folder_, files_[file].path);
   auto read_some = [&](uint64_t at, MutableByteSpan to) -> Result<size_t> {
     size_t got = 0;
@@ -235,6 +265,7 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
       if (n == 0) break;
       got += static_cast<size_t>(n);
     }
+    if (again != nullptr) again->add(at, to.first(got));
     return got;
   };
   auto shrunk = [&] { return changed_while_saved(path); };
@@ -276,6 +307,7 @@ Result<uint64_t> SourceReader::hole_bytes(uint32_t file, uint64_t offset, uint64
   hole_file_ = file;
   hole_begin_ = at;
   hole_end_ = static_cast<uint64_t>(data);
+  if (SecondReading* const again = second_reading(file); again != nullptr) again->add_hole(hole_begin_, hole_end_);
   return std::min(hole_end_, end) - at;
 }
 
@@ -300,7 +332,7 @@ Status FolderSource::check_unchanged() {
   for (const SourceFile& file : files_) {
     if (file.type != FileType::symlink) VARVE_TRY(varve::check_unchanged(folder_, file));
   }
-  return {};
+  return reader_.check_unnoticed();
 }
 
 bool FileFilter::matches(const TreeFile& file) const {

@@ -13,6 +13,7 @@
 
 #include "core/process.h"
 #include "core/progress.h"
+#include "engine/second_reading.h"
 #include "format/tree.h"
 #include "layout/layout.h"
 #include "layout/layout_service.h"
@@ -107,17 +108,30 @@ class SourceReader {
   /// How many of the `bytes_max` bytes from `offset` are a hole of the (sparse) file; 0 if there are data.
   Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max);
 
+  const std::string& folder() const { return folder_; }
+  const std::vector<SourceFile>& files() const { return files_; }
+
+  /// busy if what was read of the file, or of any, is not one state of it, as far as its times do not tell: then it is
+  /// read again.
+  Status check_unnoticed(uint32_t file);
+  Status check_unnoticed();
+
  private:
   struct OpenFile {
     UniqueFd fd;
     std::list<uint32_t>::iterator used;
   };
   Result<int> open(uint32_t file);
+  Status look_first(uint32_t file, int descriptor, uint64_t device, const std::string& path);
+  /// Of a file whose times may not tell that it changes; else null.
+  SecondReading* second_reading(uint32_t file);
 
   const std::string folder_;
   const std::vector<SourceFile>& files_;
   const size_t open_files_max_;
-  std::vector<bool> seen_;  ///< those that were open once: writes to them are noticed from then on
+  std::vector<bool> seen_;  ///< those that were open once: writes to them are noticed from then on, or
+  std::map<uint32_t, SecondReading> second_readings_;  ///< they are among these
+  std::map<uint64_t, bool> devices_;                   ///< and whether times_may_miss_writes() there
   std::unordered_map<uint32_t, OpenFile> open_;
   std::list<uint32_t> recently_used_;
 

@@ -46,14 +46,6 @@ ByteVector encode_boxes(const std::vector<WantedVariable>& variables, bool all) 
   }
   return bytes;
 }
-
-bool has_cell(const CellBox& box, const std::vector<uint64_t>& cell) {
-  if (box.cells.size() != cell.size()) return false;
-  for (size_t d = 0; d < cell.size(); ++d) {
-    if (cell[d] < box.offset[d] || cell[d] - box.offset[d] >= box.cells[d]) return false;
-  }
-  return true;
-}
 }  // namespace
 
 Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables, bool all) {
@@ -97,6 +89,9 @@ OwnerSearch::OwnerSearch(const OwnerRule& rule, const std::vector<WantedVariable
   if (rule.owners.owner || found == boxes.end()) return;
   boxes_ = &found->second;
   cell_.resize(boxes_->front().box.cells.size());
+  std::vector<CellBox> of_ranks;
+  for (const RankBox& of_rank : *boxes_) of_ranks.push_back(of_rank.box);
+  search_.emplace(std::move(of_ranks), cell_.size());
   const auto own = std::find_if(variables.begin(), variables.end(), [&](const WantedVariable& wanted) {
     return wanted.variable.name == rule.owners.array;
   });
@@ -141,12 +136,7 @@ Result<uint32_t> OwnerSearch::owner_of(const std::byte* element) {
 
 Result<uint32_t> OwnerSearch::owner_of_cell() {
   if (reversed_) std::reverse(cell_.begin(), cell_.end());
-  if (has_cell((*boxes_)[last_box_].box, cell_)) return (*boxes_)[last_box_].rank;
-  for (size_t i = 0; i < boxes_->size(); ++i) {
-    if (!has_cell((*boxes_)[i].box, cell_)) continue;
-    last_box_ = i;
-    return (*boxes_)[i].rank;
-  }
+  if (const std::optional<size_t> found = search_->first_with(cell_)) return (*boxes_)[*found].rank;
   return Status::invalid_argument(fmt::format("an element lies in cell ({}) of '{}', which no rank has",
                                               fmt::join(cell_, ", "), rule_.owners.array),
                                   fmt::format("variable '{}'", rule_.key));

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/box_search.h"
 #include "core/cell_box.h"
 #include "snapshot/variable_table.h"
 #include "varve/communicator.h"
@@ -52,10 +54,10 @@ class OwnerSearch {
 
   const OwnerRule& rule_;
   const std::vector<RankBox>* boxes_ = nullptr;
+  std::optional<BoxSearch> search_;  ///< of them: of several that have a cell, the first counts
   const uint32_t rank_count_;
   std::vector<uint64_t> cell_;
   bool reversed_ = false;  ///< the program names the fastest dimension first
-  size_t last_box_ = 0;    ///< in which a cell was found: the next one is often there, too
 };
 
 }  // namespace varve

@@ -282,7 +282,10 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels,
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }
-  if (asks && duty_.policy_for(step) == IfExists::replace) VARVE_TRY(Remarks(store_).check_may_replace(name, nullptr));
+  if (asks && duty_.policy_for(step) == IfExists::replace) {
+    VARVE_TRY(Remarks(store_).check_may_replace(name, nullptr));
+    warn_of_replaced_files(name);
+  }
   // Once, also if they are saved twice.
   VARVE_ASSIGN(std::vector<SnapshotSource::Part> images, snapshots_.begin_drain(step));
   SnapshotSource source(std::move(images), calendar_seconds(), duty_.origin);
@@ -291,6 +294,14 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels,
   if (older_sets_.make_room()) return save_images(step, source, levels, report);
   const std::string waiting = duty_.what_waits ? duty_.what_waits() : std::string();
   return waiting.empty() ? part.status() : part.status().with_context(waiting);
+}
+
+/// What a run has gone back behind it makes anew; but files that somebody has saved it may not have.
+void CheckpointThread::warn_of_replaced_files(const SetName& name) {
+  const Result<SetRecord> there = Catalog(store_).read(name);
+  if (!there.ok() || there->run != UniqueId()) return;
+  warnings_.add(Status::already_exists("the set takes the place of files that no session has saved", name.to_string(),
+                                       "pin what is to stay, or have the run go by another job's name"));
 }
 
 Result<SetRecord> CheckpointThread::save_images(uint64_t step, SnapshotSource& source, const LevelDuty& levels,

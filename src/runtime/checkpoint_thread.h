@@ -130,6 +130,7 @@ class CheckpointThread {
   Status make_part_durable(uint64_t step) const;
   Result<SetRecord> save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin, DrainReport& report);
   Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
+  void warn_of_replaced_files(const SetName& name);
   Result<SetRecord> save_images(uint64_t step, SnapshotSource& source, const LevelDuty& levels, DrainReport& report);
   void look_at_published();
   void conclude(DrainReport report, const LevelDuty& levels);

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/huge_pages.h"
 #include "core/process.h"
 #include "hash/score.h"
 
@@ -77,9 +78,6 @@ namespace {
 
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
-
-/// The usual one; a multiple of the ordinary pages of any system.
-constexpr uintptr_t kHugePageBytes = 2_MiB;
 
 /// linux/magic.h
 constexpr int64_t kTmpfs = 0x01021994, kRamfs = 0x858458f6, kHugetlbfs = 0x958458f6;

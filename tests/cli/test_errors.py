@@ -92,6 +92,19 @@ class Usage(ProgramTest):
         self.assertEqual(code, USAGE)
         self.assertIn("VARVE_STORE", err)
 
+    def test_a_missing_folder_is_told_before_a_missing_store(self):
+        for name in ("no-such-run", "no-such-run/dump0007"):
+            err = self.fails(NOT_FOUND, "save", self.work / name, "--store", self.work / "none")
+            self.assertIn(str(self.work / name), err)
+            self.assertNotIn("none", err)
+        levels = self.work / "near"
+        code, _, err = self.run_program("save", self.work / "no-such-run", "--levels", f"local:{levels}",
+                                        environment={"PATH": os.environ["PATH"]})
+        self.assertEqual(code, NOT_FOUND)
+        self.assertFalse(levels.exists())
+        err = self.fails(NOT_FOUND, "save", self.write("saved/file").parent, "--store", self.work / "none")
+        self.assertIn(str(self.work / "none"), err)
+
     def test_errors_are_objects_with_json(self):
         for code, name, arguments in ((NOT_FOUND, "not_found", ("show", "nope@1")), (USAGE, "invalid_argument", ("prune", "--keep-last", "0")),
                                       (USAGE, "invalid_argument", ("save", ".", "--frobnicate"))):

@@ -319,6 +319,30 @@ TEST_F(ASessionFromSavedFiles, TakesAnOlderSetWhereOneIsDamaged) {
   expect(3, 7);
 }
 
+TEST_F(ASessionFromSavedFiles, SaysThatItReplacesFilesThatNoSessionHasSaved) {
+  for (const uint64_t step : {7, 8, 9}) {
+    write_raw(1, step, true);
+    save(step);
+  }
+  const auto words_after = [&](uint64_t from, uint64_t step) {
+    auto session = Session::open(make_single_communicator(), place.options());
+    EXPECT_TRUE(session.ok());
+    std::vector<double> field(kRows * kColumns);
+    const ArrayShape shape{.cells = {kRows, kColumns}, .global_cells = {kRows, kColumns}, .global_offset = {0, 0}};
+    EXPECT_TRUE(session->protect("/density", std::span(field), shape).ok());
+    const auto restarted = session->restart({.exactly = from});
+    EXPECT_TRUE(restarted.ok()) << restarted.status().to_string();
+    EXPECT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    std::string words;
+    for (const Status& warning : session->warnings()) words += warning.to_string() + "\n";
+    return words;
+  };
+  const std::string words = words_after(7, 8);
+  EXPECT_NE(words.find("takes the place of files that no session has saved: job@8"), std::string::npos) << words;
+  EXPECT_EQ(words_after(7, 8), "") << "by now it is a session's own";
+  EXPECT_EQ(words_after(8, 10), "");
+}
+
 TEST_F(ASessionFromSavedFiles, IsListedWithItsVariables) {
   write_raw(4, 7, true);
   save(7);

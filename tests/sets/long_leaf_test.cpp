@@ -87,7 +87,8 @@ TEST_F(LongLeaf, IsComparedAndLookedAtAsAnyOther) {
   EXPECT_EQ(read, bytes_in_pieces(900, 1));
   const auto files = scan_source_tree(folder.path(), null_progress()).value();
   EXPECT_EQ(match_folder(*store, record, files).value(), FolderMatch::whole);
-  const Status same = check_saved(*store, record, folder.path(), files);
+  SourceReader reader(folder.path(), files);
+  const Status same = check_saved(*store, record, reader);
   EXPECT_TRUE(same.ok()) << same.to_string();
   const auto listing = SetListing::read(*store, record).value();
   const auto entry = listing->entry(listing->find(SetListing::kTop, "rank0.dat").value());

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -77,6 +78,29 @@ struct NamedArray {
   std::string name;
 };
 
+/// Whether an HDF5 file can hold all of them: each has a name of its own, and none is where another's group should be.
+Status check_names(const std::vector<NamedArray>& arrays) {
+  std::map<std::vector<std::string>, const NamedArray*> names;
+  const auto clash = [](const NamedArray& one, const NamedArray& other, std::string_view why) {
+    return Status::invalid_argument(fmt::format("an HDF5 file cannot hold both '{}' and '{}': {}",
+                                                one.array.variable().name, other.array.variable().name, why),
+                                    other.name, "name fewer variables, and write the others to another file");
+  };
+  for (const NamedArray& one : arrays) {
+    VARVE_ASSIGN(std::vector<std::string> path, hdf5_path(one.name));
+    const auto [there, is_new] = names.emplace(std::move(path), &one);
+    if (!is_new) return clash(*there->second, one, "they have one name there");
+  }
+  for (const auto& [path, one] : names) {
+    for (std::vector<std::string> above = path; above.size() > 1;) {
+      above.pop_back();
+      if (const auto array = names.find(above); array != names.end())
+        return clash(*array->second, *one, "the one is where the other's group should be");
+    }
+  }
+  return {};
+}
+
 class ExportCommand final : public Command {
  public:
   std::string_view name() const override { return "export"; }
@@ -118,6 +142,7 @@ class ExportCommand final : public Command {
           fmt::format("a .npy file holds one array, and {} are to be exported", arrays.size()), to_,
           "name one variable, and a --rank if it is no whole, or write an .h5 file");
     }
+    if (kind == ArrayFileKind::hdf5) VARVE_TRY(check_names(arrays));
     VARVE_TRY(write(kind, arrays, reader, session.begin_progress()));
     session.end_progress();
     print(session, name, arrays);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/huge_pages.h"
 #include "core/process.h"
 #include "core/status_codec.h"
 
@@ -88,7 +89,6 @@ Status failed_standard_output(int error_number) {
 namespace {
 /// What most commands use at most.
 constexpr size_t kHeapBytes = 64 << 20;
-constexpr uintptr_t kHugePageBytes = 2 << 20;
 
 /// Has the heap's address space reserved, and asks for huge pages in it: a small save spends a fifth of its time on the
 /// first touches of small ones.

@@ -17,6 +17,7 @@
 #include "core/sync.h"
 #include "engine/save.h"
 #include "engine/scheme.h"
+#include "engine/source.h"
 #include "runtime/command_levels.h"
 #include "runtime/settings.h"
 #include "store/catalog.h"
@@ -180,6 +181,7 @@ class SaveCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     VARVE_TRY(agree(*ranks, layouts.status()));
+    VARVE_TRY(follow_first(*ranks, ranks->rank() == 0 ? look_at_what_is_named() : Status()));
     std::unique_ptr<Store> own;             // unless levels were named
     std::unique_ptr<CommandLevels> levels;  // if they were
     const Status opened = open(session, *ranks, own, levels);
@@ -243,6 +245,9 @@ class SaveCommand final : public Command {
       return Status::invalid_argument("standard input is of one process", stdin_name_);
     return {};
   }
+
+  /// Before anything is said of stores: who mistypes the folder often names none, and nothing is made for it.
+  Status look_at_what_is_named() const { return stdin_name_.empty() ? look_at_source(folder_).status() : Status(); }
 
   /// The next step of the job, unless one is said: digits in the name of what comes are nobody's step. Before anything
   /// is read.

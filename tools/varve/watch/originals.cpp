@@ -78,8 +78,8 @@ class LeftFolder {
 /// One file on its way out. Unless it was removed, it has its name again when this ends, if that can be.
 class LeavingFile {
  public:
-  LeavingFile(const std::string& folder, const SourceFile& file)
-      : file_(file), path_(join_path(folder, file.path)), name_(base_name(path_)) {}
+  LeavingFile(const std::string& folder, const SourceFile& file, uint32_t ordinal)
+      : file_(file), ordinal_(ordinal), path_(join_path(folder, file.path)), name_(base_name(path_)) {}
   LeavingFile(LeavingFile&& other) noexcept = default;
 
   /// That nobody writes to it, and it is what was found.
@@ -93,7 +93,8 @@ class LeavingFile {
     VARVE_TRY(check_unchanged(folder, file_));
     struct stat status {};
     if (::fstat(lease_->descriptor(), &status) != 0) return Status::from_errno(errno, "look at", path_);
-    return is_as_found(status, file_) ? Status() : changed_while_saved(path_);
+    if (!is_as_found(status, file_)) return changed_while_saved(path_);
+    return rules.check_bytes(ordinal_);
   }
 
   std::string folder() const { return parent_path(path_); }
@@ -144,6 +145,7 @@ class LeavingFile {
   }
 
   const SourceFile& file_;
+  uint32_t ordinal_;
   std::string path_, name_;
   const LeftFolder* folder_ = nullptr;
   std::optional<ReadLease> lease_;
@@ -221,13 +223,13 @@ class RemovalNote {
 };
 
 /// A few files, all of which hold their leases at the same time.
-Status remove_together(const std::string& folder, std::span<const SourceFile* const> files, const OriginalsRules& rules,
+Status remove_together(const FoundSet& set, std::span<const uint32_t> files, const OriginalsRules& rules,
                        RemovalNote& note) {
   std::map<std::string, std::unique_ptr<LeftFolder>> folders;
   std::vector<LeavingFile> leaving;
-  for (const SourceFile* file : files) {
-    leaving.emplace_back(folder, *file);
-    VARVE_TRY(leaving.back().hold(folder, rules));
+  for (const uint32_t file : files) {
+    leaving.emplace_back(set.folder, set.files[file], file);
+    VARVE_TRY(leaving.back().hold(set.folder, rules));
   }
   VARVE_TRY(note.write());
   auto leave = [&](LeavingFile& file) -> Status {
@@ -292,16 +294,17 @@ bool are_all_newer(const std::vector<SourceFile>& files, int64_t note_ns) {
 
 Status remove_originals(const std::string& watched_folder, const FoundSet& set, const std::string& job,
                         const OriginalsRules& rules) {
-  std::vector<const SourceFile*> files;
-  for (const SourceFile& file : set.files) {
+  std::vector<uint32_t> files;  // by their ordinals
+  for (uint32_t i = 0; i < set.files.size(); ++i) {
+    const SourceFile& file = set.files[i];
     if (file.type == FileType::regular) VARVE_TRY(check_unchanged(set.folder, file));
-    if (file.type != FileType::directory) files.push_back(&file);
+    if (file.type != FileType::directory) files.push_back(i);
   }
   VARVE_ASSIGN(RemovalNote note, RemovalNote::open(set, job));
   const size_t at_once = descriptors_for(kFilesAtOnce, kDescriptorShare);
   for (size_t at = 0; at < files.size(); at += at_once) {
     const size_t count = std::min(at_once, files.size() - at);
-    VARVE_TRY(remove_together(set.folder, std::span(files).subspan(at, count), rules, note));
+    VARVE_TRY(remove_together(set, std::span(files).subspan(at, count), rules, note));
   }
   // Sorted by path, so that the inner ones come last. What is not empty has something that is not the set's.
   for (auto file = set.files.rbegin(); file != set.files.rend(); ++file) {

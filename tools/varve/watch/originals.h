@@ -16,6 +16,9 @@ struct OriginalsRules {
   /// Where the system does not say whether a program has a file open for writing: whether the files are closed, by the
   /// word of somebody who knows.
   bool known_to_be_closed = false;
+  /// Asked under the lease: whether the file of this ordinal has the bytes that were compared, where its times do not
+  /// tell (SourceReader::check_unnoticed()).
+  std::function<Status(uint32_t file)> check_bytes = [](uint32_t) { return Status(); };
   // For tests.
   std::function<Result<ReadLease>(const std::string& path)> take_lease = ReadLease::take;
   /// A program that had found a file by its name just before that was taken away comes to its lease in this time:

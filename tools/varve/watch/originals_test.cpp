@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <thread>
@@ -170,6 +171,41 @@ TEST_F(AnOriginal, StaysIfItWasReplacedAtTheLastMoment) {
   EXPECT_EQ(remove().code(), StatusCode::busy);
   EXPECT_EQ(test::text_of_file(folder / "out1/a"), "precious");
   EXPECT_EQ(test::text_of_file(folder / "out1/b"), "second");
+}
+
+TEST(AnOriginalInMemory, StaysIfItIsChangedThroughAMappingAfterItWasCompared) {
+  const test::TempFolder folder;
+  test::write_file(folder / "out1/a", "first");
+  test::write_file(folder / "out1/b", ByteVector(8192, std::byte{1}));
+  const FoundSet set{folder / "out1", 1, scan_source_tree(folder / "out1", null_progress()).value()};
+  UniqueFd file(::open((folder / "out1/b").c_str(), O_RDWR | O_CLOEXEC));
+  if (!times_may_miss_writes(file.get())) GTEST_SKIP() << "no file system in memory";
+  SourceReader originals(set.folder, set.files);
+  for (uint32_t i = 0; i < set.files.size(); ++i) {
+    ByteVector compared(set.files[i].bytes);
+    EXPECT_TRUE(originals.read(i, 0, compared).ok());
+  }
+  void* const mapped = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  volatile char* const bytes = static_cast<char*>(mapped);
+  const char before = bytes[5000];
+  bytes[5000] = 2;  // of a page that was only read so far
+  bytes[5000] = before;
+  ASSERT_TRUE(check_unchanged(set.folder, set.files[1]).ok()) << "its times do not tell";
+  bytes[5000] = 2;
+  ::munmap(mapped, 8192);
+  file.reset();
+  OriginalsRules rules;
+  rules.check_bytes = [&](uint32_t i) { return originals.check_unnoticed(i); };
+  EXPECT_EQ(remove_originals(folder.path(), set, "run", rules).code(), StatusCode::busy);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out1/a"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out1/b"));
+  SourceReader again(set.folder, set.files);
+  ByteVector whole(8192);
+  EXPECT_TRUE(again.read(1, 0, whole).ok());
+  rules.check_bytes = [&](uint32_t i) { return again.check_unnoticed(i); };
+  EXPECT_TRUE(remove_originals(folder.path(), set, "run", rules).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
 }
 
 TEST_F(AnOriginal, StaysWhereNobodyKnowsWhetherItIsClosed) {

@@ -353,13 +353,15 @@ Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
   VARVE_TRY(Catalog(store).make_durable(entry.name.job));
-  const Status compared = check_saved(store, record, entry.found.folder, entry.found.files, progress);
+  SourceReader originals(entry.found.folder, entry.found.files);
+  const Status compared = check_saved(store, record, originals, progress);
   // What a program has changed meanwhile differs, and nothing is wrong with it.
   if (compared.code() == StatusCode::corrupt) VARVE_TRY(check_all_unchanged(entry.found));
   VARVE_TRY(compared);
   // What has come since it was found is not in the saved set.
   VARVE_TRY(check_as_found(entry.found));
-  const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
+  const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty(),
+                             .check_bytes = [&](uint32_t file) { return originals.check_unnoticed(file); }};
   const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, entry.name.job, rules);
   if (removed.code() == StatusCode::unsupported) {
     if (!warned_of_kept_) progress.warning(removed.with_context("the originals are kept").with_hint(kHowToKnow));
