@@ -264,6 +264,7 @@ void make_files(const files::path& folder) {
   zoo::make_netcdf_files(folder / "netcdf");
   zoo::make_npy_files(folder / "npy");
   zoo::make_zip_files(folder / "zip");
+  zoo::make_torch_stream_files(folder / "torch_stream");
   zoo::make_safetensors_files(folder / "safetensors");
   zoo::make_fortran_files(folder / "fortran");
   zoo::make_hdf5_files(folder / "hdf5", {.tiny_variables = 50});

@@ -56,8 +56,9 @@ struct CheckpointVariable {
 ///
 /// Bytes are given as they were saved, in the byte order that the type says, dense, slowest dimension first; each is
 /// checked against its score. Only packs that hold wanted cells are read. Damage and what is not there are told by the
-/// functions that read. One thread at a time; different readers are independent. Nothing is written, in the store or
-/// elsewhere, and the set stays readable as long as nobody drops and prunes it.
+/// functions that read. What files' own formats have compressed is decoded; for HDF5's the first such read forks a
+/// process that calls its library. One thread at a time; different readers are independent. Nothing is written, in the
+/// store or elsewhere, and the set stays readable as long as nobody drops and prunes it.
 class CheckpointReader {
  public:
   /// Opens a set, "JOB@STEP", or "JOB" for its newest. `store`: a folder, a server or "s3://bucket/prefix". not_found:
@@ -82,8 +83,8 @@ class CheckpointReader {
 
   /// Reads a variable, or a box of it, into memory of exactly that size. invalid_argument: it is no one array, the box
   /// does not lie in it, or the memory has another size; not_found: there is no such variable, or no rank saved some of
-  /// the cells, or they are on another node; unsupported: its bytes are compressed by the format of its file; corrupt:
-  /// they are damaged.
+  /// the cells, or they are on another node; unsupported: the format of its file has encoded them in a way that is not
+  /// known here; corrupt: they are damaged.
   Status read(std::string_view name, std::span<std::byte> into);
   Status read(std::string_view name, const ArraySection& box, std::span<std::byte> into);
   /// The same of what one rank saved of it, or a box of that. not_found also if the rank has none.

@@ -108,7 +108,8 @@ int varve_reader_part(varve_reader* reader, const char* name, uint64_t ordinal, 
 /* Reads a variable, or a box of it, into `bytes` of memory, exactly its size: as it was saved, dense, slowest dimension
  * first. `box` may be NULL: all of it. VARVE_INVALID_ARGUMENT: it is no one array, the box does not lie in it, or the
  * memory has another size; VARVE_NOT_FOUND: no rank saved some of the cells, or they are on another node;
- * VARVE_UNSUPPORTED: its bytes are compressed by the format of its file; VARVE_CORRUPT: they are damaged. */
+ * VARVE_UNSUPPORTED: the format of its file has encoded them in a way that is not known here; VARVE_CORRUPT: they are
+ * damaged. */
 int varve_reader_read(varve_reader* reader, const char* name, const struct varve_section* box, void* into,
                       uint64_t bytes);
 /* The same of what one rank saved of it. */

@@ -214,6 +214,73 @@ TEST(Inflater, TellsWhatIsCutFromWhatIsDamaged) {
   EXPECT_EQ(inflate(stream, SIZE_MAX / 2, out).end, Inflated::End::damaged);
 }
 
+/// `stream` in pieces of any sizes.
+InflateStream::MoreInput pieces_of(const ByteVector& stream, size_t& at) {
+  return [&stream, &at](MutableByteSpan into) -> Result<size_t> {
+    const size_t bytes = std::min(into.size(), stream.size() - at);
+    std::copy_n(stream.begin() + static_cast<ptrdiff_t>(at), bytes, into.begin());
+    at += bytes;
+    return bytes;
+  };
+}
+
+TEST(InflateStream, GivesTheContentInPiecesOfAnySize) {
+  const uint64_t seed = 47;
+  Random random(seed);
+  for (int kind = 0; kind < kContentKinds; ++kind) {
+    for (const size_t size : {size_t{0}, random() % 1000, 500'000 + random() % 1'000'000}) {
+      const ByteVector content = deflated_content(kind, size, random);
+      ByteVector stream = made(content, {static_cast<uint8_t>(1 + random() % 9), 8});
+      stream.resize(stream.size() + random() % 3000, std::byte{0xff});  // what follows it is not looked at
+      size_t at = 0;
+      InflateStream inflating(pieces_of(stream, at));
+      ByteVector inflated(content.size());
+      for (MutableByteSpan rest = inflated; !rest.empty();) {
+        const MutableByteSpan piece = rest.first(std::min<size_t>(rest.size(), 1 + random() % 200'000));
+        const Status read = inflating.read(piece);
+        ASSERT_TRUE(read.ok()) << read.to_string();
+        rest = rest.subspan(piece.size());
+      }
+      EXPECT_EQ(inflated, content) << kind;
+      std::byte more{};
+      EXPECT_EQ(inflating.read({&more, 1}).code(), StatusCode::corrupt);
+    }
+  }
+}
+
+TEST(InflateStream, GivesAsMuchOfADamagedStreamAsIsFoundAtOnce) {
+  const uint64_t seed = 48;
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  size_t whole = 0;
+  for (int repeat = 0; repeat < 2000; ++repeat) {
+    ByteVector stream = made(deflated_content(static_cast<int>(random() % kContentKinds), random() % 3000, random),
+                             {static_cast<uint8_t>(1 + random() % 9), 1});
+    for (uint64_t flips = random() % 4; flips > 0; --flips)
+      stream[random() % stream.size()] ^= static_cast<std::byte>(1U << random() % 8);
+    stream.resize(random() % 2 == 0 ? stream.size() : random() % (stream.size() + 1));
+    ByteVector out;
+    const Inflated found = inflate(stream, 10'000'000, out);
+    size_t at = 0;
+    InflateStream inflating(pieces_of(stream, at));
+    ByteVector same(out.size());
+    if (found.end == Inflated::End::whole) {
+      ASSERT_TRUE(inflating.read(same).ok());
+      ASSERT_EQ(same, out);
+      ++whole;
+    }
+    same.resize(out.size() + 1);
+    ASSERT_EQ(InflateStream(pieces_of(stream, at = 0)).read(same).code(), StatusCode::corrupt);
+  }
+  EXPECT_GT(whole, 200u);
+}
+
+TEST(InflateStream, PassesTheInputsFailureOn) {
+  InflateStream inflating([](MutableByteSpan) -> Result<size_t> { return Status::io_error("a bad disk"); });
+  std::byte byte{};
+  EXPECT_EQ(inflating.read({&byte, 1}).message(), "a bad disk");
+}
+
 TEST(Inflater, TakesAnyBytesWithinItsBounds) {
   const uint64_t seed = 46;
   SCOPED_TRACE("seed " + std::to_string(seed));

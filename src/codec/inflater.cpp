@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace varve {
 
@@ -17,6 +19,13 @@ constexpr size_t kEndSymbol = 256, kLongestMatch = 258;
 class BitReader {
  public:
   explicit BitReader(ByteSpan in) : in_(in) {}
+  /// What has not been used up.
+  ByteSpan left() const { return in_.subspan(std::min(used_bytes(), in_.size())); }
+  /// Goes on with `in`, which begins with left().
+  void go_on(ByteSpan in) {
+    at_ = held_bits_ / 8;
+    in_ = in;
+  }
   /// At least 48 bits are at hand then.
   void fill() {
     if (at_ + 8 <= in_.size()) {
@@ -55,7 +64,7 @@ class BitReader {
   void skip(size_t bytes) { at_ += bytes; }
 
  private:
-  const ByteSpan in_;
+  ByteSpan in_;
   size_t at_ = 0;
   uint64_t held_ = 0;
   uint32_t held_bits_ = 0;
@@ -151,6 +160,52 @@ constexpr auto kDistanceRanges = [] {
   return ranges;
 }();
 
+/// The two codes of a block.
+struct BlockCodes {
+  Code lengths_or_literals, of_distances;
+
+  bool read_fixed() {
+    std::array<uint8_t, kLengthSymbols> lengths{};
+    for (size_t symbol = 0; symbol < kLengthSymbols; ++symbol)
+      lengths[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
+    std::array<uint8_t, kDistanceSymbols> distances{};
+    distances.fill(5);
+    return lengths_or_literals.build(lengths) && of_distances.build(distances);
+  }
+
+  bool read(BitReader& bits) {
+    constexpr std::array<uint8_t, 19> order = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    const size_t length_count = 257 + bits.take(5), distance_count = 1 + bits.take(5), count = 4 + bits.take(4);
+    if (length_count > 286 || distance_count > 30) return false;
+    std::array<uint8_t, 19> code_lengths{};
+    for (size_t i = 0; i < count; ++i) {
+      bits.fill();
+      code_lengths[order[i]] = static_cast<uint8_t>(bits.take(3));
+    }
+    // Of the code of lengths and that of literals, one alone leaves room, too; programs do not write that.
+    if (!lengths_or_literals.build(code_lengths)) return false;
+    std::array<uint8_t, 286 + 30> lengths{};
+    for (size_t i = 0; i < length_count + distance_count;) {
+      bits.fill();
+      const uint32_t symbol = lengths_or_literals.take(bits);
+      if (symbol > 18 || bits.overran()) return false;
+      if (symbol < 16) {
+        lengths[i++] = static_cast<uint8_t>(symbol);
+        continue;
+      }
+      if (symbol == 16 && i == 0) return false;
+      const uint8_t length = symbol == 16 ? lengths[i - 1] : uint8_t{0};
+      const size_t repeats = symbol == 16 ? 3 + bits.take(2) : symbol == 17 ? 3 + bits.take(3) : 11 + bits.take(7);
+      if (i + repeats > length_count + distance_count) return false;
+      std::fill_n(lengths.begin() + static_cast<ptrdiff_t>(i), repeats, length);
+      i += repeats;
+    }
+    if (lengths[kEndSymbol] == 0) return false;
+    return lengths_or_literals.build(std::span(lengths).first(length_count)) &&
+           of_distances.build(std::span(lengths).subspan(length_count, distance_count));
+  }
+};
+
 class InflateWork {
  public:
   using End = Inflated::End;
@@ -200,10 +255,10 @@ class InflateWork {
 
   std::optional<End> block(uint32_t kind) {
     if (kind == 3) return End::damaged;
-    if (!(kind == 1 ? read_fixed_codes() : read_codes())) return bits_.overran() ? End::cut : End::damaged;
+    if (!(kind == 1 ? codes_.read_fixed() : codes_.read(bits_))) return bits_.overran() ? End::cut : End::damaged;
     for (;;) {
       bits_.fill();
-      const uint32_t symbol = lengths_.take(bits_);
+      const uint32_t symbol = codes_.lengths_or_literals.take(bits_);
       if (bits_.overran()) return End::cut;
       if (symbol == kEndSymbol) return std::nullopt;
       if (symbol < kEndSymbol) {
@@ -213,7 +268,7 @@ class InflateWork {
         if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return End::damaged;
         const Range length_range = kLengthRanges[symbol - kEndSymbol - 1];
         const size_t length = length_range.base + bits_.take(length_range.extra_bits);
-        const uint32_t code = distances_.take(bits_);
+        const uint32_t code = codes_.of_distances.take(bits_);
         if (code >= kDistanceRanges.size()) return End::damaged;
         const size_t distance = kDistanceRanges[code].base + bits_.take(kDistanceRanges[code].extra_bits);
         if (bits_.overran()) return End::cut;
@@ -225,47 +280,6 @@ class InflateWork {
       }
       ++symbols_;
     }
-  }
-
-  bool read_fixed_codes() {
-    std::array<uint8_t, kLengthSymbols> lengths{};
-    for (size_t symbol = 0; symbol < kLengthSymbols; ++symbol)
-      lengths[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
-    std::array<uint8_t, kDistanceSymbols> distances{};
-    distances.fill(5);
-    return lengths_.build(lengths) && distances_.build(distances);
-  }
-
-  bool read_codes() {
-    constexpr std::array<uint8_t, 19> order = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
-    const size_t length_count = 257 + bits_.take(5), distance_count = 1 + bits_.take(5), count = 4 + bits_.take(4);
-    if (length_count > 286 || distance_count > 30) return false;
-    std::array<uint8_t, 19> code_lengths{};
-    for (size_t i = 0; i < count; ++i) {
-      bits_.fill();
-      code_lengths[order[i]] = static_cast<uint8_t>(bits_.take(3));
-    }
-    // Of the code of lengths and that of literals, one alone leaves room, too; programs do not write that.
-    if (!lengths_.build(code_lengths)) return false;
-    std::array<uint8_t, 286 + 30> lengths{};
-    for (size_t i = 0; i < length_count + distance_count;) {
-      bits_.fill();
-      const uint32_t symbol = lengths_.take(bits_);
-      if (symbol > 18 || bits_.overran()) return false;
-      if (symbol < 16) {
-        lengths[i++] = static_cast<uint8_t>(symbol);
-        continue;
-      }
-      if (symbol == 16 && i == 0) return false;
-      const uint8_t length = symbol == 16 ? lengths[i - 1] : uint8_t{0};
-      const size_t repeats = symbol == 16 ? 3 + bits_.take(2) : symbol == 17 ? 3 + bits_.take(3) : 11 + bits_.take(7);
-      if (i + repeats > length_count + distance_count) return false;
-      std::fill_n(lengths.begin() + static_cast<ptrdiff_t>(i), repeats, length);
-      i += repeats;
-    }
-    if (lengths[kEndSymbol] == 0) return false;
-    return lengths_.build(std::span(lengths).first(length_count)) &&
-           distances_.build(std::span(lengths).subspan(length_count, distance_count));
   }
 
   /// There is room for so many bytes more.
@@ -282,7 +296,7 @@ class InflateWork {
   size_t at_;
   const size_t end_max_;
   uint32_t symbols_ = 0;
-  Code lengths_, distances_;
+  BlockCodes codes_;
 };
 
 }  // namespace
@@ -290,5 +304,140 @@ class InflateWork {
 Inflated inflate(ByteSpan in, size_t out_bytes_max, ByteVector& out) {
   return InflateWork(in, out_bytes_max, out).run();
 }
+
+class InflateStream::Work {
+ public:
+  explicit Work(MoreInput more) : more_(std::move(more)) {}
+
+  Status read(MutableByteSpan into) {
+    while (!into.empty()) {
+      if (given_ == made_) VARVE_TRY(make_more());
+      if (given_ == made_) return cut();
+      const size_t bytes = std::min(into.size(), made_ - given_);
+      std::copy_n(window_.begin() + static_cast<ptrdiff_t>(given_), bytes, into.begin());
+      given_ += bytes;
+      into = into.subspan(bytes);
+    }
+    return {};
+  }
+
+ private:
+  enum class Phase : uint8_t { header, stored, coded, ended };
+
+  static Status cut() { return Status::corrupt("a deflated stream ends before its content does"); }
+  Status damaged() const { return bits_.overran() ? cut() : Status::corrupt("a deflated stream is damaged"); }
+
+  /// Fills what is free of the window, unless the stream ends.
+  Status make_more() {
+    const size_t kept = std::min(made_, kFarthest);
+    std::copy_n(window_.begin() + static_cast<ptrdiff_t>(made_ - kept), kept, window_.begin());
+    made_ = given_ = kept;
+    while (phase_ != Phase::ended && has_room()) {
+      VARVE_TRY(look_ahead());
+      switch (phase_) {
+        case Phase::header: VARVE_TRY(begin_block()); break;
+        case Phase::stored: VARVE_TRY(copy_stored()); break;
+        case Phase::coded: VARVE_TRY(take_symbols()); break;
+        case Phase::ended: break;
+      }
+    }
+    return {};
+  }
+
+  bool has_room() const { return made_ + kLongestMatch <= window_.size(); }
+
+  bool lacks_input() const { return !input_ended_ && bits_.left().size() < kAheadBytes; }
+
+  /// As much input as a block's header or a symbol takes at most, or all that is left.
+  Status look_ahead() {
+    if (!lacks_input()) return {};
+    const ByteSpan left = bits_.left();
+    std::copy(left.begin(), left.end(), input_.begin());  // to the front
+    const MutableByteSpan rest = MutableByteSpan(input_).subspan(left.size());
+    VARVE_ASSIGN(const size_t got, more_(rest));
+    input_ended_ = got < rest.size();
+    bits_.go_on(ByteSpan(input_).first(left.size() + got));
+    return {};
+  }
+
+  Status begin_block() {
+    if (last_) {
+      phase_ = Phase::ended;
+      return {};
+    }
+    bits_.fill();
+    last_ = bits_.take(1) != 0;
+    const uint32_t kind = bits_.take(2);
+    if (kind == 0) {
+      const ByteSpan rest = bits_.rest();
+      if (rest.size() < 4) return cut();
+      stored_left_ = load_le<uint16_t>(rest.data());
+      if (load_le<uint16_t>(rest.data() + 2) != static_cast<uint16_t>(~stored_left_)) return damaged();
+      bits_.skip(4);
+      phase_ = stored_left_ > 0 ? Phase::stored : Phase::header;
+      return {};
+    }
+    phase_ = Phase::coded;
+    if (kind == 3 || !(kind == 1 ? codes_.read_fixed() : codes_.read(bits_)) || bits_.overran()) return damaged();
+    return {};
+  }
+
+  Status copy_stored() {
+    const ByteSpan left = bits_.left();
+    const size_t bytes = std::min({stored_left_, left.size(), window_.size() - made_});
+    if (bytes == 0) return cut();
+    std::copy_n(left.begin(), bytes, window_.begin() + static_cast<ptrdiff_t>(made_));
+    bits_.skip(bytes);
+    made_ += bytes;
+    stored_left_ -= bytes;
+    if (stored_left_ == 0) phase_ = Phase::header;
+    return {};
+  }
+
+  Status take_symbols() {
+    while (has_room()) {
+      if (lacks_input()) VARVE_TRY(look_ahead());
+      bits_.fill();
+      const uint32_t symbol = codes_.lengths_or_literals.take(bits_);
+      if (bits_.overran()) return damaged();
+      if (symbol == kEndSymbol) {
+        phase_ = Phase::header;
+        return {};
+      }
+      if (symbol < kEndSymbol) {
+        window_[made_++] = static_cast<std::byte>(symbol);
+        continue;
+      }
+      if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return damaged();
+      const Range length_range = kLengthRanges[symbol - kEndSymbol - 1];
+      const size_t length = length_range.base + bits_.take(length_range.extra_bits);
+      const uint32_t code = codes_.of_distances.take(bits_);
+      if (code >= kDistanceRanges.size()) return damaged();
+      const size_t distance = kDistanceRanges[code].base + bits_.take(kDistanceRanges[code].extra_bits);
+      if (bits_.overran() || distance > made_) return damaged();
+      std::byte* const to = window_.data() + made_;
+      for (size_t i = 0; i < length; ++i) to[i] = to[static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(distance)];
+      made_ += length;
+    }
+    return {};
+  }
+
+  static constexpr size_t kFarthest = 32_KiB, kMadeBytes = 64_KiB, kInputBytes = 64_KiB, kAheadBytes = 1_KiB;
+
+  const MoreInput more_;
+  ByteVector input_ = ByteVector(kInputBytes), window_ = ByteVector(kFarthest + kMadeBytes);
+  bool input_ended_ = false;
+  BitReader bits_{ByteSpan()};
+  BlockCodes codes_;
+  Phase phase_ = Phase::header;
+  bool last_ = false;            ///< the block is
+  size_t stored_left_ = 0;       ///< of a block that is not compressed
+  size_t made_ = 0, given_ = 0;  ///< of the window
+};
+
+InflateStream::InflateStream(MoreInput more) : work_(std::make_unique<Work>(std::move(more))) {}
+InflateStream::~InflateStream() = default;
+
+Status InflateStream::read(MutableByteSpan into) { return work_->read(into); }
 
 }  // namespace varve

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "core/bytes.h"
+#include "varve/status.h"
 
 namespace varve {
 
@@ -24,5 +27,25 @@ struct Inflated {
 /// `out_bytes_max`. For a look at bytes of which it is not known whether they are such a stream: nonsense is found out
 /// soon, and what it left in `out` is to be dropped.
 Inflated inflate(ByteSpan in, size_t out_bytes_max, ByteVector& out);
+
+/// The content of a stream of RFC 1951, which comes, and is given, a part at a time: whatever its length, it takes some
+/// 200 KiB. One thread.
+class InflateStream {
+ public:
+  /// Fills `into` with the next bytes of the stream, and returns how many there were: fewer only at its end.
+  using MoreInput = std::function<Result<size_t>(MutableByteSpan into)>;
+  explicit InflateStream(MoreInput more);
+  InflateStream(const InflateStream&) = delete;
+  InflateStream& operator=(const InflateStream&) = delete;
+  ~InflateStream();
+
+  /// Fills `into` with the next bytes of the content. corrupt: the stream is damaged, or has no more of it. After a
+  /// failure it is of no use.
+  Status read(MutableByteSpan into);
+
+ private:
+  class Work;
+  std::unique_ptr<Work> work_;
+};
 
 }  // namespace varve

@@ -12,7 +12,9 @@
 namespace varve {
 
 /// Formats of layouts whose names mean something to others (Layout::format).
+inline constexpr std::string_view kHdf5Format = "hdf5";
 inline constexpr std::string_view kNpyFormat = "npy";
+inline constexpr std::string_view kNpzFormat = "npz";
 inline constexpr std::string_view kTorchFormat = "torch";
 inline constexpr std::string_view kSafetensorsFormat = "safetensors";
 inline constexpr std::string_view kZarrFormat = "zarr";

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "layout/array_type.h"
 #include "layout/layout.h"
 
 namespace varve {
@@ -422,7 +423,7 @@ class PlainFile {
   FileBlocks& blocks_;
   const uint64_t file_bytes_;
   uint64_t steps_left_;
-  Layout layout_{.format = "hdf5", .variables = {}};
+  Layout layout_{.format = std::string(kHdf5Format), .variables = {}};
   std::unordered_set<uint64_t> visited_;
   std::vector<Link> links_;    ///< of the group that is being visited
   std::vector<Group> groups_;  ///< found; they wait here instead of on the stack

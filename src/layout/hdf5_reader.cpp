@@ -1,224 +1,25 @@
-// The only file of the library that includes <hdf5.h>: in the API of 1.10, which later versions keep.
-#define H5_USE_110_API
-#include <fmt/format.h>
-#include <hdf5.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <unordered_set>
 
+#include "layout/array_type.h"
 #include "layout/file_window.h"
+#include "layout/hdf5_library.h"
 #include "layout/layout.h"
 #include "layout/layout_reader.h"
 
 namespace varve {
 namespace {
 
-// ---------------------------------------------------------------------------------------------------------------------
-// A read-only file driver of the HDF5 library. It takes an open descriptor (no path, no file lock) through a cache of
-// blocks, and can tell where a chunk lies without reading it.
-
-/// The library owns the H5FD_t and hands it back to every call; the rest lives as long.
-struct DriverFile {
-  H5FD_t library_part{};  // first, so that a pointer to it is a pointer to all
-  haddr_t file_bytes = 0;
-  haddr_t end_of_address = 0;
-  FileBlocks* blocks = nullptr;
-  bool locating = false;          ///< note where raw data would be read, and do not read them
-  std::optional<Extent> located;  ///< the last place so noted
-};
-
-DriverFile* driver_file(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
-const DriverFile* driver_file(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
-
-/// What the next open() of the driver gets. The library passes only a name and copies of property lists; this process
-/// reads one file at a time.
-struct NextFile {
-  FileBlocks* blocks = nullptr;
-  uint64_t file_bytes = 0;
-  DriverFile* opened = nullptr;
-};
-NextFile next_file;
-
-H5FD_t* driver_open(const char*, unsigned flags, hid_t, haddr_t) {
-  if ((flags & H5F_ACC_RDWR) != 0 || next_file.blocks == nullptr) return nullptr;
-  auto* file = new (std::nothrow) DriverFile;
-  if (file == nullptr) return nullptr;
-  file->file_bytes = next_file.file_bytes;
-  file->blocks = next_file.blocks;
-  next_file.opened = file;
-  return &file->library_part;
-}
-
-herr_t driver_close(H5FD_t* file) {
-  delete driver_file(file);
-  return 0;
-}
-
-herr_t driver_query(const H5FD_t*, unsigned long* flags) {
-  *flags = 0;
-  return 0;
-}
-
-haddr_t driver_end_of_address(const H5FD_t* file, H5FD_mem_t) { return driver_file(file)->end_of_address; }
-herr_t driver_set_end_of_address(H5FD_t* file, H5FD_mem_t, haddr_t address) {
-  driver_file(file)->end_of_address = address;
-  return 0;
-}
-haddr_t driver_end_of_file(const H5FD_t* file, H5FD_mem_t) { return driver_file(file)->file_bytes; }
-
-herr_t driver_read(H5FD_t* library_file, H5FD_mem_t type, hid_t, haddr_t address, size_t bytes, void* buffer) {
-  DriverFile& file = *driver_file(library_file);
-  if (file.locating && type == H5FD_MEM_DRAW) {
-    file.located = Extent{address, bytes};
-    return 0;
-  }
-  return file.blocks->read(address, {static_cast<std::byte*>(buffer), bytes}) ? 0 : -1;
-}
-
-herr_t driver_write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) { return -1; }
-
-hid_t register_driver() {
-  static H5FD_class_t driver{};
-#if H5_VERSION_GE(1, 14, 0)
-  driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(511);  // of the range for drivers that are not registered
-#endif
-  driver.name = "varve-layout";
-  driver.maxaddr = INT64_MAX;
-  driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.open = driver_open;
-  driver.close = driver_close;
-  driver.query = driver_query;
-  driver.get_eoa = driver_end_of_address;
-  driver.set_eoa = driver_set_end_of_address;
-  driver.get_eof = driver_end_of_file;
-  driver.read = driver_read;
-  driver.write = driver_write;
-  return H5FDregister(&driver);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-/// An identifier of the library, closed by whatever closes its kind.
-class Handle {
- public:
-  using Closer = herr_t (*)(hid_t);
-  Handle(hid_t id, Closer closer) : id_(id), closer_(closer) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), closer_(other.closer_) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(id_, other.id_);
-    std::swap(closer_, other.closer_);
-    return *this;
-  }
-  ~Handle() {
-    if (id_ >= 0) closer_(id_);
-  }
-  bool valid() const { return id_ >= 0; }
-  hid_t get() const { return id_; }
-
- private:
-  hid_t id_;
-  Closer closer_;
-};
-
-/// A failure of the library in its own words: the innermost message of its error stack.
-Status library_error(std::string_view operation, std::string subject = {}) {
-  std::string words;
-  auto first_message = [](unsigned, const H5E_error2_t* error, void* into) -> herr_t {
-    *static_cast<std::string*>(into) = error->desc != nullptr ? error->desc : "";
-    return 1;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_message, &words);
-  return Status::corrupt(fmt::format("the HDF5 library cannot {} ({})", operation, words.empty() ? "no reason" : words),
-                         std::move(subject));
-}
-
-std::optional<ByteOrder> byte_order(hid_t type) {
-  switch (H5Tget_order(type)) {
-    case H5T_ORDER_LE:
-    case H5T_ORDER_NONE: return ByteOrder::little;
-    case H5T_ORDER_BE: return ByteOrder::big;
-    default: return std::nullopt;  // VAX, mixed
-  }
-}
-
-/// IEEE 754 binary16, 32, 64 or 128; other floats (x87's 80 bits, bfloat16) are no numbers for our codecs.
-bool is_ieee_float(hid_t type, size_t bytes) {
-  size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
-  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0) return false;
-  size_t expected = bytes == 2 ? 10 : bytes == 4 ? 23 : bytes == 8 ? 52 : bytes == 16 ? 112 : 0;
-  return expected != 0 && mantissa == 0 && mantissa_bits == expected && exponent == expected && sign == bytes * 8 - 1 &&
-         exponent_bits == sign - expected;
-}
-
-struct MappedType {
-  ElementType element;
-  std::vector<uint64_t> inner_shape;  ///< of an array type
-  bool encoded = false;               ///< references into a heap: the elements' bytes are not the data
-};
-
-ElementType map_number(hid_t type, ElementKind kind, size_t bytes) {
-  ElementType opaque{ElementKind::opaque, ByteOrder::little, static_cast<uint32_t>(bytes)};
-  std::optional<ByteOrder> order = byte_order(type);
-  bool whole_size = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
-  if (!order || !whole_size) return opaque;
-  if (kind == ElementKind::floating ? !is_ieee_float(type, bytes) : H5Tget_precision(type) != 8 * bytes) return opaque;
-  return {kind, bytes == 1 ? ByteOrder::little : *order, static_cast<uint32_t>(bytes)};
-}
-
-Status map_array(hid_t type, MappedType& mapped);
-
-Status map_type(hid_t type, MappedType& mapped) {
-  size_t bytes = H5Tget_size(type);
-  if (bytes == 0 || bytes > UINT32_MAX) return library_error("tell a data type's size");
-  mapped.element = {ElementKind::opaque, ByteOrder::little, static_cast<uint32_t>(bytes)};
-  switch (H5Tget_class(type)) {
-    case H5T_INTEGER:
-    case H5T_ENUM: {
-      bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
-      mapped.element = map_number(type, is_signed ? ElementKind::signed_integer : ElementKind::unsigned_integer, bytes);
-      break;
-    }
-    case H5T_BITFIELD: mapped.element = map_number(type, ElementKind::unsigned_integer, bytes); break;
-    case H5T_FLOAT: mapped.element = map_number(type, ElementKind::floating, bytes); break;
-    case H5T_STRING:
-      mapped.element.kind = ElementKind::text;
-      if (H5Tis_variable_str(type) > 0) {
-        mapped.element.bytes = 1;
-        mapped.encoded = true;
-      }
-      break;
-    case H5T_VLEN: mapped.encoded = true; break;
-    case H5T_ARRAY: return map_array(type, mapped);
-    case H5T_COMPOUND:
-    case H5T_REFERENCE:
-    case H5T_OPAQUE:
-    case H5T_TIME: break;
-    case H5T_NO_CLASS:
-    case H5T_NCLASSES: return library_error("tell a data type's class");
-  }
-  return {};
-}
-
-Status map_array(hid_t type, MappedType& mapped) {
-  std::array<hsize_t, H5S_MAX_RANK> dimensions{};
-  int rank = H5Tget_array_ndims(type);
-  if (rank < 0 || H5Tget_array_dims2(type, dimensions.data()) < 0) return library_error("tell an array type's shape");
-  mapped.inner_shape.insert(mapped.inner_shape.end(), dimensions.begin(), dimensions.begin() + rank);
-  if (mapped.inner_shape.size() > kDimensionsMax)
-    return Status::resource_limit("an array type has too many dimensions");
-  Handle element(H5Tget_super(type), H5Tclose);
-  if (!element.valid()) return library_error("open an array's element type");
-  return map_type(element.get(), mapped);
-}
+using hdf5::DriverFile;
+using hdf5::Handle;
+using hdf5::library_error;
+using hdf5::map_type;
+using hdf5::MappedType;
+using hdf5::shape_of;
 
 /// A hard link of a group. `address` identifies the object, however many links there are to it.
 struct NamedLink {
@@ -325,14 +126,6 @@ class FileVisitor {
     return {};
   }
 
-  static Result<std::vector<uint64_t>> shape_of(hid_t space, const std::string& name) {
-    if (H5Sget_simple_extent_type(space) == H5S_NULL) return std::vector<uint64_t>{0};
-    std::array<hsize_t, H5S_MAX_RANK> dimensions{};
-    int rank = H5Sget_simple_extent_dims(space, dimensions.data(), nullptr);
-    if (rank < 0) return library_error("tell a dataset's shape", name);
-    return std::vector<uint64_t>(dimensions.begin(), dimensions.begin() + rank);
-  }
-
   /// Where it would take too long to find the chunks, none are found: their bytes are skeleton.
   Status find_chunks(hid_t dataset, hid_t space, hid_t properties, const MappedType& mapped, Variable& variable) {
     size_t rank = variable.shape.size() - mapped.inner_shape.size();
@@ -426,7 +219,7 @@ class FileVisitor {
 
   hid_t file_;
   DriverFile& driver_;
-  Layout layout_{.format = "hdf5", .variables = {}};
+  Layout layout_{.format = std::string(kHdf5Format), .variables = {}};
   std::unordered_set<haddr_t> visited_;
   std::vector<NamedLink> links_;  ///< of the group that is being visited
   std::deque<NamedLink> groups_;  ///< to be visited, with full names
@@ -462,13 +255,13 @@ class Hdf5Reader final : public LayoutReader {
   }
 
   Result<Layout> read(int fd, uint64_t file_bytes) const override {
-    VARVE_TRY(start_library());
     blocks_.open(read_file_at(fd));
-    next_file = {&blocks_, file_bytes, nullptr};
-    Handle file(H5Fopen("/varve", H5F_ACC_RDONLY, access_.get()), H5Fclose);
-    next_file.blocks = nullptr;
-    if (!file.valid() || next_file.opened == nullptr) return library_error("open the file");
-    return FileVisitor(file.get(), *next_file.opened).visit();
+    VARVE_ASSIGN(const hdf5::OpenFile file, opener_.open(blocks_, file_bytes));
+    return FileVisitor(file.file.get(), *file.driver).visit();
+  }
+
+  Result<std::unique_ptr<EncodedFile>> open_encoded(ReadAt read, uint64_t file_bytes) const override {
+    return open_encoded_hdf5(std::move(read), file_bytes);
   }
 
  private:
@@ -479,19 +272,7 @@ class Hdf5Reader final : public LayoutReader {
     return bytes.size() >= at + kSignature.size() && as_text(bytes.subspan(at, kSignature.size())) == kSignature;
   }
 
-  Status start_library() const {
-    if (access_.valid()) return {};
-    if (H5open() < 0 || H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0) return library_error("start");
-    Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    hid_t driver = register_driver();
-    if (driver < 0 || H5Pset_driver(access.get(), driver, nullptr) < 0) return library_error("take a file driver");
-    // Nothing is read from chunks, so none need be kept.
-    if (H5Pset_cache(access.get(), 0, 0, 0, 0.0) < 0) return library_error("do without a chunk cache");
-    access_ = std::move(access);
-    return {};
-  }
-
-  mutable Handle access_{-1, H5Pclose};
+  mutable hdf5::FileOpener opener_;
   mutable FileBlocks blocks_;
 };
 

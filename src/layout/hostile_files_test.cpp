@@ -105,6 +105,11 @@ TEST_F(HostileFiles, OfZipArchivesCostNoMoreThanTheirLayout) {
   for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
 }
 
+TEST_F(HostileFiles, OfTorchStreamsCostNoMoreThanTheirLayout) {
+  zoo::make_torch_stream_files(zoo_directory.path());
+  for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
+}
+
 TEST_F(HostileFiles, OfSafetensorsCostNoMoreThanTheirLayout) {
   zoo::make_safetensors_files(zoo_directory.path());
   for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);

@@ -11,6 +11,7 @@ LayoutReaders built_in_readers() {
   readers.push_back(make_elf_core_reader());
   readers.push_back(make_npy_reader());
   readers.push_back(make_zip_reader());
+  readers.push_back(make_torch_stream_reader());
   readers.push_back(make_safetensors_reader());
   // The last one: it has no magic number, and goes by what the lengths of records say.
   readers.push_back(make_fortran_reader());

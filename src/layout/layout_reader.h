@@ -7,11 +7,30 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/cell_box.h"
 #include "layout/file_window.h"
 #include "layout/layout.h"
 #include "varve/status.h"
 
 namespace varve {
+
+/// Cells of an array of a file, which its layout has told.
+struct WantedBox {
+  const Variable& array;
+  CellBox box;  ///< lies in its shape
+};
+
+/// An open file whose format keeps the cells of its arrays so that a library has to decode them. One thread at a time.
+class EncodedFile {
+ public:
+  virtual ~EncodedFile() = default;
+  /// Whether read() could give cells of this array, as far as can be told without reading them. corrupt: the file has
+  /// no such array. unsupported: its elements, or what they are encoded by, are of a kind that cannot be read.
+  virtual Status check(const Variable& array) = 0;
+  /// Fills `into`, of exactly their size, with cells: dense, slowest dimension first, in the type that the array's
+  /// layout says, in its byte order. Cells that were never written are as the format says.
+  virtual Status read(const WantedBox& wanted, MutableByteSpan into) = 0;
+};
 
 /// Says where the variables of one file format lie. It never copies data and never follows a reference out of the file.
 /// Readers keep no state between files; one thread at a time.
@@ -36,6 +55,12 @@ class LayoutReader {
   /// The layout of the file open at `fd` for reading, which is `file_bytes` long. The result is not validated yet.
   /// A reader may crash, hang or eat memory on a hostile file: LayoutService runs it in a process of its own.
   virtual Result<Layout> read(int fd, uint64_t file_bytes) const = 0;
+
+  /// The file's arrays, of a format whose library decodes them. It may crash, hang or eat memory, too: ArrayService
+  /// runs it in a process of its own. unsupported: the reader decodes nothing.
+  virtual Result<std::unique_ptr<EncodedFile>> open_encoded(ReadAt /*read*/, uint64_t /*file_bytes*/) const {
+    return Status::unsupported("no library that decodes arrays of this format");
+  }
 };
 
 /// How much of a file is read to find out its format.
@@ -54,10 +79,14 @@ std::unique_ptr<LayoutReader> make_netcdf_reader();
 std::unique_ptr<LayoutReader> make_elf_core_reader();
 std::unique_ptr<LayoutReader> make_npy_reader();
 std::unique_ptr<LayoutReader> make_zip_reader();
+std::unique_ptr<LayoutReader> make_torch_stream_reader();
 std::unique_ptr<LayoutReader> make_safetensors_reader();
 std::unique_ptr<LayoutReader> make_fortran_reader();
 #ifdef VARVE_WITH_HDF5
 std::unique_ptr<LayoutReader> make_hdf5_reader();
+/// The arrays of an HDF5 file by the library, which decodes whatever its filters are (LayoutReader::open_encoded).
+/// Elements that refer to elsewhere, and data in other files, are unsupported.
+Result<std::unique_ptr<EncodedFile>> open_encoded_hdf5(ReadAt read, uint64_t file_bytes);
 #endif
 
 /// The layout of an ELF core dump (System V ABI, "Program Header"; core(5)), 32- or 64-bit, either byte order.
@@ -99,6 +128,10 @@ Result<Layout> read_npy_layout(FileWindow& file);
 /// its first tensor, as `/model/layer1.weight`; it has the tensor's shape if that is all of it, row by row. Storages
 /// that the pickle does not explain are `/data/KEY`. unsupported: any other archive. corrupt: not a zip archive.
 Result<Layout> read_zip_layout(FileWindow& file);
+
+/// The layout of a file as torch.save() wrote it before it made zip archives: the same arrays. unsupported: what it
+/// says of them is not understood. corrupt: it ends before them.
+Result<Layout> read_torch_stream_layout(FileWindow& file);
 
 /// The layout of a safetensors file: each tensor is an array of its name after a '/'. corrupt: not such a file, or what
 /// it says of its tensors does not agree with the file. resource_limit: its header is too long.

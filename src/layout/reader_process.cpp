@@ -19,6 +19,7 @@
 #include <exception>
 #include <span>
 
+#include "layout/array_exchange.h"
 #include "layout/layout.h"
 #include "layout/raw_layout.h"
 
@@ -58,6 +59,14 @@ bool ReaderClient::send(uint32_t reader_index, int fd, uint64_t file_bytes) {
   request.reader_index = reader_index;
   request.file_bytes = file_bytes;
   return send_message(requests_.get(), std::as_bytes(std::span(&request, 1)), &fd, 1, /*wait=*/false) == 0;
+}
+
+bool ReaderClient::send_socket(uint32_t reader_index, int socket, uint64_t file_bytes) {
+  ReaderRequest request{};
+  request.reader_index = reader_index;
+  request.decodes = 1;
+  request.file_bytes = file_bytes;
+  return send_message(requests_.get(), std::as_bytes(std::span(&request, 1)), &socket, 1, /*wait=*/false) == 0;
 }
 
 bool ReaderClient::receive() {
@@ -284,6 +293,11 @@ bool write_all(int fd, ByteSpan from) {
     int fd = -1;
     if (!receive_message(fds[0], writable_bytes_of(request), &fd, 1) || fd < 0) ::_exit(0);
     renew_processor_time(limits);
+    if (request.decodes != 0 && request.reader_index < readers.size()) {
+      decode_for(fd, *readers[request.reader_index], request.file_bytes, [&] { renew_processor_time(limits); });
+      ::close(fd);
+      continue;
+    }
     encode_answer(read_layout(readers, request, fd), answer);
     ::close(fd);
     if (answer.size() > kAnswerBytesMax) encode_answer(Status::resource_limit("the layout is too large"), answer);

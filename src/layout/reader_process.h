@@ -35,6 +35,8 @@ class ReaderClient {
 
   /// Hands over a file. False if the process takes no more now, or is gone (receive() then tells).
   bool send(uint32_t reader_index, int fd, uint64_t file_bytes);
+  /// Hands over a socket, over which the process decodes arrays until it is closed (DecodingService). False: as above.
+  bool send_socket(uint32_t reader_index, int socket, uint64_t file_bytes);
 
   /// Takes in what has arrived, without waiting. False if the process is gone; what came before can still be taken.
   bool receive();
@@ -100,9 +102,11 @@ struct SpawnerReply {
   int32_t detail = 0;
 };
 /// With it comes the descriptor of the file. The answer is a length (le64), then: ok u8, layout | code u8, message,
-/// subject.
+/// subject. With `decodes`, it is the descriptor of a socket, over which cells of the file's arrays are asked for until
+/// it is closed (array_exchange.h); there is no other answer.
 struct ReaderRequest {
   uint32_t reader_index = 0;
+  uint32_t decodes = 0;  ///< 0 or 1
   uint64_t file_bytes = 0;
 };
 

@@ -98,6 +98,8 @@ class PickleMachine {
     return Status::resource_limit("a pickle is too long");
   }
 
+  /// Where the pickle has ended.
+  size_t position() const { return in_.position(); }
   const Value& value(ValueId id) const { return values_[id]; }
   size_t value_count() const { return values_.size(); }
   /// All storages that were named.
@@ -115,9 +117,9 @@ class PickleMachine {
       case kPop: return pop().status();
       case kPopMark: return pop_to_mark();
       case kDup: return stack_.empty() ? broken() : push_again(stack_.back());
-      case kNone:
+      case kNone: return push({});
       case kNewTrue:
-      case kNewFalse: return push({});
+      case kNewFalse: return push({.kind = Kind::integer, .number = opcode == kNewTrue ? 1 : 0});
       case kBinFloat: VARVE_TRY(in_.le64().status()); return push({});
       case kBinInt: return push_integer<uint32_t>(in_.le32());
       case kBinInt1: return push_integer<uint8_t>(in_.u8());
@@ -478,13 +480,10 @@ std::optional<ArrayType> storage_class_type(std::string_view name, ByteOrder ord
   return std::nullopt;
 }
 
-}  // namespace
-
-std::map<std::string, TorchStorage> read_torch_pickle(ByteSpan pickle, ByteOrder order) {
+/// `root`: what the pickle is, if it was understood.
+std::map<std::string, TorchStorage> storages_of(const PickleMachine& machine, const Result<ValueId>& root,
+                                                ByteOrder order) {
   std::map<std::string, TorchStorage> storages;
-  if (pickle.size() > kPickleBytesMax) return storages;
-  PickleMachine machine(pickle);
-  const Result<ValueId> root = machine.run();
   for (const ValueId id : machine.storages()) {
     const Value& storage = machine.value(id);
     const std::string_view storage_class = machine.value(storage.parts[0].value).text;
@@ -493,6 +492,75 @@ std::map<std::string, TorchStorage> read_torch_pickle(ByteSpan pickle, ByteOrder
   }
   if (root.ok()) StorageNamer(machine, storages, order).name_all(*root);
   return storages;
+}
+
+/// The magic number of the first pickle, a number of ten bytes, and its end.
+constexpr std::string_view kStreamMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+constexpr size_t kStreamMagicAt = 2;  // after the version of pickles
+constexpr int64_t kStreamVersion = 1001;
+
+/// What the machine that is a file says, by this name.
+const Value* member_of(const PickleMachine& machine, ValueId root, std::string_view name) {
+  for (const Part& part : machine.value(root).parts) {
+    if (part.key != kByPosition && part.key != kInPlace && machine.value(part.key).text == name)
+      return &machine.value(part.value);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::map<std::string, TorchStorage> read_torch_pickle(ByteSpan pickle, ByteOrder order) {
+  if (pickle.size() > kPickleBytesMax) return {};
+  PickleMachine machine(pickle);
+  const Result<ValueId> root = machine.run();
+  return storages_of(machine, root, order);
+}
+
+Variable storage_variable(std::string name, const TorchStorage& storage, Extent place) {
+  if (!storage.type) return bytes_variable(std::move(name), place);
+  std::optional<Variable> array;
+  if (storage.shape) array = plain_array(name, *storage.type, *storage.shape, place);
+  if (!array) array = plain_array(name, *storage.type, {place.bytes / storage.type->bytes()}, place);
+  return array ? std::move(*array) : bytes_variable(std::move(name), place);
+}
+
+bool begins_torch_stream(ByteSpan bytes) {
+  return bytes.size() >= kStreamMagicAt + kStreamMagic.size() && bytes[0] == std::byte{kProto} &&
+         as_text(bytes.subspan(kStreamMagicAt, kStreamMagic.size())) == kStreamMagic;
+}
+
+std::optional<TorchStream> read_torch_stream(ByteSpan begin) {
+  if (!begins_torch_stream(begin) || begin.size() > kPickleBytesMax) return std::nullopt;
+  TorchStream stream;
+  stream.data_begin = kStreamMagicAt + kStreamMagic.size();
+  // The next pickle, of which `take` says whether it is what is wanted.
+  const auto next = [&](const auto& take) {
+    PickleMachine machine(begin.subspan(stream.data_begin));
+    const Result<ValueId> root = machine.run();
+    if (!root.ok() || !take(machine, *root)) return false;
+    stream.data_begin += machine.position();
+    return true;
+  };
+  ByteOrder order = ByteOrder::little;
+  const auto take_version = [](const PickleMachine& machine, ValueId root) {
+    return machine.value(root).number == kStreamVersion;
+  };
+  const auto take_machine = [&](const PickleMachine& machine, ValueId root) {
+    const Value* const little = member_of(machine, root, "little_endian");
+    if (little != nullptr && little->number == 0) order = ByteOrder::big;
+    return little != nullptr;
+  };
+  const auto take_storages = [&](const PickleMachine& machine, ValueId root) {
+    stream.storages = storages_of(machine, root, order);
+    return true;
+  };
+  const auto take_keys = [&](const PickleMachine& machine, ValueId root) {
+    for (const Part& key : machine.value(root).parts) stream.keys.emplace_back(machine.value(key.value).text);
+    return true;
+  };
+  const bool understood = next(take_version) && next(take_machine) && next(take_storages) && next(take_keys);
+  return understood ? std::optional(std::move(stream)) : std::nullopt;
 }
 
 }  // namespace varve

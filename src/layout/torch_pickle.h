@@ -28,6 +28,20 @@ struct TorchStorage {
 /// storages so far have types, and no names. Time and memory are bounded by the limits below.
 std::map<std::string, TorchStorage> read_torch_pickle(ByteSpan pickle, ByteOrder order);
 
+/// A storage's bytes as the tensor that fills them, or as one row of elements, or as bytes.
+Variable storage_variable(std::string name, const TorchStorage& storage, Extent place);
+
+/// How torch.save() wrote a file before it made zip archives: pickles one after another, then the data of each storage
+/// behind the number of its elements.
+struct TorchStream {
+  std::map<std::string, TorchStorage> storages;
+  std::vector<std::string> keys;  ///< of the storages, in the order of their data
+  uint64_t data_begin = 0;
+};
+bool begins_torch_stream(ByteSpan bytes);
+/// By the begin of such a file, in the same bounds. Nothing: it is not understood, or its pickles do not end there.
+std::optional<TorchStream> read_torch_stream(ByteSpan begin);
+
 inline constexpr uint64_t kPickleBytesMax = 16_MiB;
 inline constexpr size_t kPickleStepsMax = 1'000'000;
 

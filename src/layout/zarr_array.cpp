@@ -54,12 +54,43 @@ Result<ZarrArray> array_of_shapes(const Json& shape, const Json& chunk_shape) {
   return array;
 }
 
-/// The order of the bytes of numbers in plain chunks; nothing: they are not plain, or reordered.
-std::optional<ByteOrder> plain_byte_order(const Json& codecs) {
-  if (!codecs.is_array() || codecs.size() != 1) return std::nullopt;
-  const Json& only = codecs.front();
-  if (!is_text(member(only, "name"), "bytes")) return std::nullopt;
-  return is_text(member(member(only, "configuration"), "endian"), "big") ? ByteOrder::big : ByteOrder::little;
+/// What a description says of one codec, whose name is its member `key`.
+ZarrCodec codec_of(const Json& said, const char* key, const Json& settings) {
+  constexpr std::string_view prefix = "numcodecs.";
+  const Json& name = member(said, key);
+  ZarrCodec codec{.name = name.is_string() ? name.get<std::string>() : "?"};
+  if (codec.name.starts_with(prefix)) codec.name.erase(0, prefix.size());
+  const Json& element_bytes = member(settings, "elementsize");
+  if (element_bytes.is_number_unsigned()) codec.element_bytes = element_bytes.get<uint64_t>();
+  const Json& compressor = member(settings, "cname");
+  if (compressor.is_string()) codec.compressor = compressor.get<std::string>();
+  return codec;
+}
+
+/// Filters, then a compressor.
+std::vector<ZarrCodec> codecs_of_version_2(const Json& filters, const Json& compressor) {
+  std::vector<ZarrCodec> codecs;
+  if (filters.is_array()) {
+    for (const Json& filter : filters) codecs.push_back(codec_of(filter, "id", filter));
+  } else if (!filters.empty()) {
+    codecs.push_back({"?"});
+  }
+  if (!compressor.is_null()) codecs.push_back(codec_of(compressor, "id", compressor));
+  return codecs;
+}
+
+/// Those that take bytes. What makes bytes of numbers otherwise than one after the other is the first of them.
+std::vector<ZarrCodec> codecs_of_version_3(const Json& list, ByteOrder& order) {
+  std::vector<ZarrCodec> codecs;
+  if (!list.is_array() || list.empty()) return {{"?"}};
+  for (const Json& said : list) {
+    const Json& settings = member(said, "configuration");
+    codecs.push_back(codec_of(said, "name", settings));
+    if (codecs.size() > 1 || codecs.front().name != "bytes" || &said != &list.front()) continue;
+    order = is_text(member(settings, "endian"), "big") ? ByteOrder::big : ByteOrder::little;
+    codecs.clear();
+  }
+  return codecs;
 }
 
 /// A number as a description has it.
@@ -120,11 +151,10 @@ Result<ZarrArray> parse_zarr2_array(std::string_view json) {
   const Json description = parse_shallow(json);
   if (member(description, "zarr_format") != 2) return no_zarr_array();
   VARVE_ASSIGN(ZarrArray array, array_of_shapes(member(description, "shape"), member(description, "chunks")));
-  const Json& filters = member(description, "filters");
-  const bool plain = member(description, "compressor").is_null() && (filters.is_null() || filters.empty());
   const Json& type = member(description, "dtype");
-  array.encoded = !plain;
-  if (plain && type.is_string()) array.type = numpy_type(type.get_ref<const std::string&>());
+  array.codecs = codecs_of_version_2(member(description, "filters"), member(description, "compressor"));
+  array.encoded = !array.codecs.empty();
+  if (type.is_string()) array.type = numpy_type(type.get_ref<const std::string&>());
   if (array.type) array.fill = fill_of(member(description, "fill_value"), *array.type);
   array.is_fortran_order = is_text(member(description, "order"), "F");
   if (array.is_fortran_order) {
@@ -143,10 +173,11 @@ Result<ZarrArray> parse_zarr3_array(std::string_view json) {
   VARVE_ASSIGN(ZarrArray array,
                array_of_shapes(member(description, "shape"), member(member(grid, "configuration"), "chunk_shape")));
   array.has_lead = !is_text(member(member(description, "chunk_key_encoding"), "name"), "v2");
-  const std::optional<ByteOrder> order = plain_byte_order(member(description, "codecs"));
+  ByteOrder order = ByteOrder::little;
+  array.codecs = codecs_of_version_3(member(description, "codecs"), order);
+  array.encoded = !array.codecs.empty();
   const Json& type = member(description, "data_type");
-  array.encoded = !order;
-  if (order && type.is_string()) array.type = named_array_type(type.get_ref<const std::string&>(), *order);
+  if (type.is_string()) array.type = named_array_type(type.get_ref<const std::string&>(), order);
   if (array.type) array.fill = fill_of(member(description, "fill_value"), *array.type);
   return array;
 }
@@ -180,7 +211,7 @@ Layout zarr_chunk_layout(const ZarrArray& array, std::string name, uint64_t file
   Layout layout{.format = std::string(kZarrFormat), .variables = {}};
   if (file_bytes == 0) return layout;
   std::optional<Variable> chunk;
-  if (array.type) chunk = plain_array(name, *array.type, array.chunk_shape, {0, file_bytes});
+  if (array.type && !array.encoded) chunk = plain_array(name, *array.type, array.chunk_shape, {0, file_bytes});
   layout.variables.push_back(chunk ? std::move(*chunk)
                                    : bytes_variable(std::move(name), {0, file_bytes}, array.encoded));
   return layout;

@@ -13,14 +13,22 @@
 
 namespace varve {
 
+/// What a chunk's bytes went through.
+struct ZarrCodec {
+  std::string name;            ///< as the description calls it, without "numcodecs."
+  uint64_t element_bytes = 0;  ///< of `shuffle`; 0: not said
+  std::string compressor{};    ///< of `blosc`: by which it compresses; empty: not said
+};
+
 /// An array in Zarr's format, version 2 or 3: a folder with a description in JSON, and a file for each chunk.
 struct ZarrArray {
   /// Of the whole, and of what lies in a chunk's file: slowest dimension first, as the cells lie there.
   std::vector<uint64_t> shape, chunk_shape;
   bool is_fortran_order = false;  ///< names of chunks have the numbers in the other order
-  /// Chunks are compressed or filtered.
+  /// Chunks are compressed or filtered, by these, in the order in which they were applied to the elements' bytes.
   bool encoded = false;
-  /// Of the elements, in chunks that are not encoded. Nothing: it is none that is known, such as a structure.
+  std::vector<ZarrCodec> codecs;
+  /// Of the elements. Nothing: it is none that is known, such as a structure.
   std::optional<ArrayType> type;
   /// The bytes of each number in chunks that are not there. Nothing: none is known here.
   std::optional<ByteVector> fill;

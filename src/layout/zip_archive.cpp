@@ -21,7 +21,8 @@ constexpr uint64_t kLargeDirectoryEndBytes = 56;
 constexpr uint64_t kLargeDirectoryPlaceBytes = 20;
 constexpr uint64_t kCommentBytesMax = 0xffff;
 constexpr uint16_t kLargeSizesField = 1;
-constexpr uint16_t kEncryptedFlags = 0x2041;  ///< by either way, or with a masked header
+constexpr uint16_t kEncryptedFlags = 0x2041;    ///< by either way, or with a masked header
+constexpr uint16_t kStored = 0, kDeflated = 8;  ///< ways to keep a member
 constexpr uint64_t kZipDirectoryBytesMax = 32_MiB;
 
 Status not_a_zip(const char* what) { return Status::corrupt(what); }
@@ -104,8 +105,12 @@ class ZipParser {
       VARVE_ASSIGN(const ByteSpan fields, in.bytes(load_le<uint16_t>(head.data() + 30)));
       VARVE_TRY(in.bytes(load_le<uint16_t>(head.data() + 32)).status());  // a comment
       VARVE_TRY(take_large_sizes(fields, bytes, stored_bytes, offset));
-      ZipMember member{
-          std::string(as_text(name)), {offset, stored_bytes}, method == 0 && (flags & kEncryptedFlags) == 0};
+      const bool is_encrypted = (flags & kEncryptedFlags) != 0;
+      ZipMember member{.name = std::string(as_text(name)),
+                       .stored = {offset, stored_bytes},
+                       .is_plain = method == kStored && !is_encrypted,
+                       .is_deflated = method == kDeflated && !is_encrypted,
+                       .bytes = bytes};
       if (member.is_plain && bytes != stored_bytes) return not_a_zip("a stored member has two sizes");
       members_.push_back(std::move(member));
     }

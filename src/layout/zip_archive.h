@@ -12,8 +12,10 @@ namespace varve {
 /// One file in a zip archive.
 struct ZipMember {
   std::string name;
-  Extent stored;         ///< its bytes, as they lie in the archive
-  bool is_plain = true;  ///< they are the file's own: neither compressed nor encrypted
+  Extent stored;             ///< its bytes, as they lie in the archive
+  bool is_plain = true;      ///< they are the file's own: neither compressed nor encrypted
+  bool is_deflated = false;  ///< they are a stream of RFC 1951, of nothing that was encrypted
+  uint64_t bytes = 0;        ///< of the file
 };
 
 /// The members of a zip archive (APPNOTE.TXT 6.3.10), also of one larger than 4 GiB, in the order in which they lie in

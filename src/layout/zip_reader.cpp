@@ -37,7 +37,7 @@ bool has_arrays(const std::vector<ZipMember>& members) {
 
 /// What numpy.savez() makes. `/name` is the array NAME.npy; other members keep their whole names.
 Result<Layout> read_npz(FileWindow& file, const std::vector<ZipMember>& members) {
-  Layout layout{.format = "npz", .variables = {}};
+  Layout layout{.format = std::string(kNpzFormat), .variables = {}};
   for (const ZipMember& member : members) {
     if (!is_usable_name(member.name) || member.stored.bytes == 0) continue;
     std::string name = "/" + member.name;
@@ -99,15 +99,6 @@ class TorchArchive {
       if (as_text(said) == big) return ByteOrder::big;
     }
     return ByteOrder::little;
-  }
-
-  /// As the tensor that fills it, or as one row of elements.
-  static Variable storage_variable(std::string name, const TorchStorage& storage, Extent place) {
-    if (!storage.type) return bytes_variable(std::move(name), place);
-    std::optional<Variable> array;
-    if (storage.shape) array = plain_array(name, *storage.type, *storage.shape, place);
-    if (!array) array = plain_array(name, *storage.type, {place.bytes / storage.type->bytes()}, place);
-    return array ? std::move(*array) : bytes_variable(std::move(name), place);
   }
 
   FileWindow& file_;

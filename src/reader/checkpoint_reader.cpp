@@ -92,7 +92,7 @@ class CheckpointReader::Impl {
   }
 
   Status check(const WantedCells& wanted) const {
-    return wanted.part != nullptr ? VariableReader::check_part(*wanted.variable, *wanted.part, wanted.box)
+    return wanted.part != nullptr ? reader_->check_part(*wanted.variable, *wanted.part, wanted.box)
                                   : reader_->check(*wanted.variable, wanted.box);
   }
 

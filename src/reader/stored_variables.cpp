@@ -14,6 +14,8 @@
 #include "layout/raw_layout.h"
 #include "layout/zarr_array.h"
 #include "level/stored_image.h"
+#include "reader/npz_members.h"
+#include "reader/zarr_chunks.h"
 
 namespace varve {
 
@@ -169,8 +171,15 @@ class StoredVariables::Collector {
   }
 
   void add_file(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file) {
+    const size_t first = of_files_.size();
     for (size_t i = 0; i < file.layout.variables.size(); ++i) add_variable(leaf, file, file.layout.variables[i], i + 1);
     for (const Variable& small : file.small_variables) add_variable(leaf, file, small, 0);
+    if (file.layout.format != kNpzFormat) return;
+    std::vector<StoredPart*> compressed;
+    for (size_t i = first; i < of_files_.size(); ++i) {
+      if (of_files_[i].second.coding == PartCoding::unknown) compressed.push_back(&of_files_[i].second);
+    }
+    if (!compressed.empty()) describe_npz_members(reader_, *leaf, file, compressed);
   }
 
   void add_variable(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file, const Variable& variable,
@@ -181,13 +190,15 @@ class StoredVariables::Collector {
                     .global_shape = {},
                     .global_offset = {},
                     .tile = {},
-                    .encoded = variable.encoded,
                     .leaf = leaf,
                     .file = &file,
+                    .variable = &variable,
                     .stream = stream};
     if (stream == 0) part.extents = variable.extents;
-    if (!is_dense(variable)) {
-      part.encoded |= !is_all_tiles(variable);
+    const bool dense = is_dense(variable);
+    if (variable.encoded || (!dense && !is_all_tiles(variable))) {
+      part.coding = file.layout.format == kHdf5Format ? PartCoding::hdf5 : PartCoding::unknown;
+    } else if (!dense) {
       part.tile = variable.run_shape;
     }
     of_files_.emplace_back(file.path + ":" + variable.name, std::move(part));
@@ -212,7 +223,7 @@ class StoredVariables::Collector {
     for (const auto& [full_name, part] : of_files_) {
       const std::string name(bare_name(std::string_view(full_name).substr(part.file->path.size() + 1)));
       const auto place = places_.find({part.file->path, name});
-      if (place == places_.end() || part.encoded || !part.tile.empty()) continue;
+      if (place == places_.end() || part.coding == PartCoding::unknown || !part.tile.empty()) continue;
       StoredPart& of_whole = wholes[name].emplace_back(part);
       of_whole.global_shape = place->second.global_shape;
       of_whole.global_offset = place->second.global_offset;
@@ -258,8 +269,8 @@ class StoredVariables::Collector {
     return {};
   }
 
-  /// The chunks whose bytes are their cells, each array as one variable; all others as files. Where an array has a
-  /// chunk that does not fit, or one twice, nobody can tell which cells it has, and all its chunks are files.
+  /// The chunks, each array as one variable; all others as files. Where an array has a chunk that does not fit, or one
+  /// twice, nobody can tell which cells it has, and all its chunks are files.
   void add_zarr_arrays() {
     std::map<std::string, StoredVariable> found;  // by folder
     std::set<std::string> unfit;                  // folders
@@ -315,14 +326,14 @@ class StoredVariables::Collector {
     return zarr_chunk_place(array->second, path.substr(folder.empty() ? 0 : folder.size() + 1));
   }
 
-  /// Whether the file is a chunk whose bytes are cells of an array that the set describes.
+  /// Whether the file is a chunk of cells of an array that the set describes.
   bool add_zarr_chunk(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file,
                       std::map<std::string, StoredVariable>& found) const {
     if (file.layout.variables.size() != 1) return false;
     const Variable& chunk = file.layout.variables.front();
     const std::string folder = zarr_folder_of(file.path);
     const auto array = zarr_arrays_.find(folder);
-    if (array == zarr_arrays_.end() || !array->second.type || chunk.encoded) return false;
+    if (array == zarr_arrays_.end() || !array->second.type || chunk.encoded != array->second.encoded) return false;
     std::optional<std::vector<uint64_t>> offset = place_in_zarr(file.path);
     std::vector<uint64_t> whole = array->second.shape, cells = array->second.chunk_shape;
     if (!offset) return false;
@@ -334,22 +345,31 @@ class StoredVariables::Collector {
       offset->push_back(0);
     }
     const ElementType& type = array->second.type->type;
-    if (chunk.type != type || chunk.shape != cells || array_bytes(whole, type.bytes).value_or(UINT64_MAX) > PTRDIFF_MAX)
-      return false;
+    const bool fits = chunk.encoded || (chunk.type == type && chunk.shape == cells);
+    if (!fits || array_bytes(whole, type.bytes).value_or(UINT64_MAX) > PTRDIFF_MAX) return false;
     StoredVariable& variable = found[folder];
     if (variable.parts.empty()) {
       variable = {zarr_name(folder, chunk.name), type, {}, whole, {}};
       if (array->second.fill) variable.fill = *array->second.fill;
     }
-    variable.parts.push_back({.rank = file.rank,
-                              .type = type,
-                              .shape = std::move(cells),
-                              .global_shape = std::move(whole),
-                              .global_offset = std::move(*offset),
-                              .tile = {},
-                              .leaf = leaf,
-                              .file = &file,
-                              .stream = 1});
+    StoredPart part{.rank = file.rank,
+                    .type = type,
+                    .shape = std::move(cells),
+                    .global_shape = std::move(whole),
+                    .global_offset = std::move(*offset),
+                    .tile = {},
+                    .leaf = leaf,
+                    .file = &file,
+                    .variable = &chunk,
+                    .stream = 1};
+    if (chunk.encoded) {
+      // All chunks share what the first of them says.
+      if (!variable.parts.empty()) part.codecs = variable.parts.front().codecs;
+      if (part.codecs == nullptr) part.codecs = std::make_shared<const std::vector<ZarrCodec>>(array->second.codecs);
+      part.why_unknown = check_zarr_codecs(*part.codecs);
+      part.coding = part.why_unknown.ok() ? PartCoding::zarr : PartCoding::unknown;
+    }
+    variable.parts.push_back(std::move(part));
     return true;
   }
 

@@ -13,11 +13,21 @@
 #include "format/set_record.h"
 #include "format/tree.h"
 #include "layout/layout.h"
+#include "layout/zarr_array.h"
 #include "store/store.h"
 #include "varve/element_type.h"
 #include "varve/status.h"
 
 namespace varve {
+
+/// What a file's own format has done with the cells of a part.
+enum class PartCoding : uint8_t {
+  none,      ///< its bytes are its cells, as `tile` says
+  unknown,   ///< nobody here knows which bytes are which cell
+  hdf5,      ///< the HDF5 library knows: filters, chunks that are not there, cells in the header
+  zarr,      ///< all of them went through `codecs` together
+  deflated,  ///< they are in one stream of RFC 1951, behind `head_bytes` of its content
+};
 
 /// What one file of a set has of a variable: an array, whose bytes lie in a stream of the file, or anywhere in it.
 struct StoredPart {
@@ -28,11 +38,15 @@ struct StoredPart {
   std::vector<uint64_t> global_offset;  ///< where it lies in that; empty: at its beginning
   /// Of the arrays that its bytes consist of, one after another, which divide `shape` like tiles; empty: it is one.
   std::vector<uint64_t> tile;
-  bool encoded = false;  ///< nobody here knows which bytes are which cell
+  PartCoding coding = PartCoding::none;
+  Status why_unknown{};  ///< of `unknown`; OK: nothing is known to say
+  uint64_t head_bytes = 0;
+  std::shared_ptr<const std::vector<ZarrCodec>> codecs{};  ///< of `zarr`
 
   std::shared_ptr<const Leaf> leaf;
-  const TreeFile* file = nullptr;  ///< of the leaf
-  size_t stream = 0;               ///< that has its bytes; 0: they are in `extents` of the file
+  const TreeFile* file = nullptr;      ///< of the leaf
+  const Variable* variable = nullptr;  ///< of the file, if it is the part
+  size_t stream = 0;                   ///< that has its bytes; 0: they are in `extents` of the file
   std::vector<Extent> extents{};
 
   /// Which cells of the whole it has.
@@ -59,9 +73,8 @@ struct StoredVariable {
 /// In a set that a session made, a variable has the name by which it was protected, and a part of each rank that
 /// protected it. In any other set, each variable of each file is one of its own, "PATH:NAME"; small ones that are only
 /// counted are not there. What sidecars say that files have of a whole is one by its own name, besides. The chunks of
-/// an array of Zarr that are not compressed are parts of one, by the folder of its outermost group:
-/// "out.zarr:/ocean/heat"; without that folder, if the group is the set. Immutable, so it may be read by several
-/// threads.
+/// an array of Zarr are parts of one, by the folder of its outermost group: "out.zarr:/ocean/heat"; without that
+/// folder, if the group is the set. Immutable, so it may be read by several threads.
 class StoredVariables {
  public:
   /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of

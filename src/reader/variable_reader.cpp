@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "core/thread_pool.h"
-#include "engine/inspect.h"
+#include "reader/part_stream.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t kPacksKept = 8;
 /// What one thread reads at a time, so that all have something to do.
 constexpr uint64_t kWorkBytes = 8_MiB;
+/// What is decoded at a time of what goes elsewhere then.
+constexpr uint64_t kDecodedBytes = 32_MiB;
+/// What several threads decode of chunks at a time, unless one is larger.
+constexpr uint64_t kDecodedChunksBytes = 1_GiB;
 
 std::string array_text(const std::vector<uint64_t>& shape) {
   return shape.empty() ? "a scalar" : fmt::format("{}", fmt::join(shape, " x "));
@@ -25,6 +30,13 @@ std::string array_text(const std::vector<uint64_t>& shape) {
 
 Status of_array(StatusCode code, const StoredVariable& variable, std::string message, Hint hint = {}) {
   return {code, std::move(message), fmt::format("variable '{}'", variable.name), std::move(hint)};
+}
+
+/// A failure of reading it, with its name.
+Status of_variable(const StoredVariable& variable, const Status& status) {
+  if (status.ok()) return status;
+  const std::string name = fmt::format("variable '{}'", variable.name);
+  return status.subject().empty() ? status.with_subject(name) : status.with_context(name);
 }
 
 /// invalid_argument unless the cells lie in the array.
@@ -65,44 +77,6 @@ std::vector<CellBox> boxes_of(const StoredVariable& variable) {
 }
 }  // namespace
 
-/// A part's bytes, to be read anywhere.
-class VariableReader::PartStream {
- public:
-  explicit PartStream(const StoredPart& part) : leaf_(*part.leaf) {
-    if (part.stream > 0) {
-      references_ = &part.file->streams[part.stream];
-    } else {
-      own_ = FileReferences(*part.file).of(part.extents);
-    }
-    uint64_t end = 0;
-    for (const Reference& reference : references()) ends_.push_back(end += reference.bytes);
-  }
-
-  /// Any thread, each with a reader of its own.
-  Status read(StreamReader& reader, uint64_t offset, MutableByteSpan into) const {
-    size_t i = std::upper_bound(ends_.begin(), ends_.end(), offset) - ends_.begin();
-    for (; !into.empty(); ++i) {
-      if (i == ends_.size()) return Status::corrupt("a variable is shorter than its description says");
-      const Reference& reference = references()[i];
-      const uint64_t skip = offset - (ends_[i] - reference.bytes);
-      const size_t bytes = std::min<uint64_t>(into.size(), reference.bytes - skip);
-      // As a stream of its own: the reader would look for it from the stream's beginning.
-      VARVE_TRY(reader.read(leaf_, {reference}, skip, into.first(bytes)));
-      into = into.subspan(bytes);
-      offset += bytes;
-    }
-    return {};
-  }
-
- private:
-  const std::vector<Reference>& references() const { return references_ != nullptr ? *references_ : own_; }
-
-  const Leaf& leaf_;
-  const std::vector<Reference>* references_ = nullptr;  ///< null: `own_`
-  std::vector<Reference> own_;
-  std::vector<uint64_t> ends_;
-};
-
 /// Cells that lie in one array of a part.
 struct VariableReader::Work {
   const StoredPart* part = nullptr;
@@ -113,7 +87,10 @@ struct VariableReader::Work {
 };
 
 VariableReader::VariableReader(const Store& store, const StoredVariables& variables, size_t thread_count)
-    : store_(store), variables_(variables) {
+    : store_(store),
+      variables_(variables),
+      decoder_(std::make_unique<PartDecoder>(store)),
+      chunks_(std::make_unique<ZarrChunks>()) {
   for (size_t i = 0; i < std::max<size_t>(thread_count, 1); ++i)
     readers_.push_back(std::make_unique<StreamReader>(store, kPacksKept));
 }
@@ -129,7 +106,10 @@ Result<CellShares> VariableReader::shares_of(const StoredVariable& variable, con
 
 Status VariableReader::check(const StoredVariable& variable, const CellBox& box) const {
   if (variable.one_array.ok() && is_lone(variable)) return check_part(variable, variable.parts.front(), box);
-  return shares_of(variable, boxes_of(variable), box).status();
+  VARVE_ASSIGN(const CellShares found, shares_of(variable, boxes_of(variable), box));
+  for (const CellShare& share : found.shares)
+    VARVE_TRY(of_variable(variable, decoder_->check(variable.parts[share.box])));
+  return {};
 }
 
 Status VariableReader::read(const StoredVariable& variable, const CellBox& box, MutableByteSpan into) {
@@ -147,17 +127,14 @@ Status VariableReader::read(const StoredVariable& variable, const CellBox& box, 
   return copy_all(variable, std::move(works), box, into);
 }
 
-Status VariableReader::check_part(const StoredVariable& variable, const StoredPart& part, const CellBox& box) {
+Status VariableReader::check_part(const StoredVariable& variable, const StoredPart& part, const CellBox& box) const {
   VARVE_TRY(check_box(variable, box, part.shape, part.type.bytes));
-  if (!part.encoded) return {};
-  return of_array(StatusCode::unsupported, variable,
-                  "its bytes in the file are compressed, or in pieces, by the file's own format",
-                  "take the whole file, and read it with its format's library");
+  return of_variable(variable, decoder_->check(part));
 }
 
 Status VariableReader::read_part(const StoredVariable& variable, const StoredPart& part, const CellBox& box,
                                  MutableByteSpan into) {
-  VARVE_TRY(check_part(variable, part, box));
+  VARVE_TRY(check_box(variable, box, part.shape, part.type.bytes));
   VARVE_TRY(check_size(variable, box, part.type.bytes, into.size()));
   if (box.empty()) return {};
   if (part.tile.empty()) return copy_all(variable, {{&part, box, part.own_box(), 0}}, box, into);
@@ -184,6 +161,60 @@ Status VariableReader::read_part(const StoredVariable& variable, const StoredPar
 
 Status VariableReader::copy_all(const StoredVariable& variable, std::vector<Work> works, const CellBox& to,
                                 MutableByteSpan into) {
+  const auto is_plain = [](const Work& work) { return work.part->coding == PartCoding::none; };
+  const auto is_chunk = [](const Work& work) { return work.part->coding == PartCoding::zarr; };
+  const auto chunks = std::stable_partition(works.begin(), works.end(), std::not_fn(is_chunk));
+  const auto encoded = std::stable_partition(works.begin(), chunks, is_plain);
+  Status copied;
+  for (auto work = encoded; work != chunks && copied.ok(); ++work) copied = decode(*work, to, into);
+  if (copied.ok()) copied = copy_chunks({chunks, works.end()}, to, into);
+  works.erase(encoded, works.end());
+  if (copied.ok()) copied = copy_plain(std::move(works), to, into);
+  // What is damaged may be the file, as it was saved: then no pack is.
+  if (copied.code() != StatusCode::corrupt || copied.remedy() == Remedy::none) return of_variable(variable, copied);
+  return Catalog(store_).unless_dropped(variables_.set(), of_variable(variable, copied));
+}
+
+Status VariableReader::decode(const Work& work, const CellBox& to, MutableByteSpan into) {
+  const auto in_part = [&](CellBox cells) {
+    for (size_t d = 0; d < cells.offset.size(); ++d) cells.offset[d] -= work.has.offset[d];
+    return cells;
+  };
+  if (work.cells == to) return decoder_->read(*work.part, in_part(to), into);
+  const uint64_t element = work.part->type.bytes;
+  ByteVector decoded;
+  return for_each_slab(work.cells, std::max<uint64_t>(kDecodedBytes / element, 1), [&](const CellBox& slab) -> Status {
+    decoded.resize(slab.cell_count() * element);
+    VARVE_TRY(decoder_->read(*work.part, in_part(slab), decoded));
+    return for_each_cell_run(slab, slab, to, [&](const CellRun& run) {
+      std::copy_n(decoded.data() + run.from * element, run.cells * element, into.data() + run.to * element);
+      return Status();
+    });
+  });
+}
+
+Status VariableReader::copy_chunks(const std::vector<Work>& works, const CellBox& to, MutableByteSpan into) {
+  if (works.empty()) return {};
+  const uint64_t element = works.front().part->type.bytes;
+  const uint64_t chunk_bytes = array_bytes(works.front().part->shape, element).value_or(kDecodedChunksBytes);
+  const uint64_t at_once = std::max<uint64_t>(kDecodedChunksBytes / std::max<uint64_t>(chunk_bytes, 1), 1);
+  const size_t shares = std::min<uint64_t>({readers_.size(), works.size(), at_once});
+  return parallel_for(shares, shares, [&](size_t share) -> Status {
+    const size_t end = works.size() * (share + 1) / shares;
+    for (size_t i = works.size() * share / shares; i < end; ++i) {
+      const Work& work = works[i];
+      VARVE_ASSIGN(const ZarrChunks::Cells cells,
+                   chunks_->cells(*work.part, *readers_[share], /*keep=*/work.cells != work.has));
+      VARVE_TRY(for_each_cell_run(work.cells, work.has, to, [&](const CellRun& run) {
+        std::copy_n(cells->data() + run.from * element, run.cells * element, into.data() + run.to * element);
+        return Status();
+      }));
+    }
+    return {};
+  });
+}
+
+Status VariableReader::copy_plain(std::vector<Work> works, const CellBox& to, MutableByteSpan into) {
   if (works.empty()) return {};
   const uint64_t element = works.front().part->type.bytes;
   std::map<const StoredPart*, PartStream> streams;
@@ -197,7 +228,7 @@ Status VariableReader::copy_all(const StoredVariable& variable, std::vector<Work
   }
   // Neighbours are mostly in the same packs: each thread does those that follow each other, and keeps what it decoded.
   const size_t shares = std::min(readers_.size(), pieces.size());
-  const Status copied = parallel_for(shares, shares, [&](size_t share) -> Status {
+  return parallel_for(shares, shares, [&](size_t share) -> Status {
     const size_t end = pieces.size() * (share + 1) / shares;
     for (size_t i = pieces.size() * share / shares; i < end; ++i) {
       const Work& piece = pieces[i];
@@ -208,10 +239,6 @@ Status VariableReader::copy_all(const StoredVariable& variable, std::vector<Work
     }
     return {};
   });
-  if (copied.code() != StatusCode::corrupt) return copied;
-  return Catalog(store_).unless_dropped(
-      variables_.set(),
-      copied.with_context(fmt::format("variable '{}'", variable.name)).with_hint(Remedy::verify_and_replace_arena));
 }
 
 }  // namespace varve

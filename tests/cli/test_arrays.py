@@ -7,6 +7,8 @@ import shutil
 import struct
 import subprocess
 import unittest
+import zipfile
+import zlib
 
 from support import DAMAGED, EXISTS, FAILURE, HAS_HDF5, NOT_FOUND, SAMPLE, SUCCESS, USAGE, ProgramTest
 
@@ -182,6 +184,44 @@ class FileArrays(ProgramTest):
                          ("<i2", (3, 4), struct.pack("<12h", *range(12))))
         self.assertEqual(self.run_program("cat", "raw@7:out.0000")[1][:4], b"head")
         self.assertIn("no such variable", self.fails(NOT_FOUND, "cat", "raw@7:out.0001:/U"))
+
+    def test_arrays_that_their_files_have_compressed_come_by_value(self):
+        cells = struct.pack("<12h", *range(12))
+        header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (3, 4), }"
+        header += b" " * (53 + 64 - len(header)) + b"\n"
+        saved = self.work / "saved"
+        saved.mkdir()
+        with zipfile.ZipFile(saved / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("T.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + cells)
+        self.write(saved / "b.zarr" / "T" / ".zarray", json.dumps(
+            {"zarr_format": 2, "shape": [5, 4], "chunks": [3, 4], "dtype": "<i2", "compressor": {"id": "zlib", "level": 1},
+             "filters": None, "order": "C", "fill_value": -1}).encode())
+        self.write(saved / "b.zarr" / ".zgroup", b'{"zarr_format": 2}')
+        self.write(saved / "b.zarr" / "T" / "0.0", zlib.compress(cells))
+        self.varve("save", saved, "--job", "packed", "--step", "1")
+        for name, rows in (("a.npz:/T", 3), ("b.zarr:/T", 5)):
+            with self.subTest(name=name):
+                whole = cells + b"\xff" * (8 * (rows - 3))
+                self.assertEqual(self.run_program("cat", f"packed@1:{name}")[:2], (SUCCESS, whole))
+                self.assertEqual(self.run_program("cat", f"packed@1:{name}[1:,2]")[1],
+                                 b"".join(whole[i:i + 2] for i in range(12, len(whole), 8)))
+                self.varve("export", f"packed@1:{name}", "--to", "t.npy", "--force")
+                self.assertEqual(read_npy(self.work / "t.npy"), ("<i2", (rows, 4), whole))
+
+    @unittest.skipUnless(HAS_HDF5, "this build has no HDF5")
+    def test_arrays_whose_names_clash_in_a_file_are_both_named(self):
+        header = json.dumps({name: {"dtype": "I16", "shape": [2], "data_offsets": [4 * i, 4 * i + 4]}
+                             for i, name in enumerate(("a", "a/b", "ab"))}).encode()
+        self.write(self.work / "saved" / "t.safetensors", struct.pack("<Q", len(header)) + header + bytes(12))
+        self.varve("save", self.work / "saved", "--job", "model", "--step", "1")
+        one, two, three = (f"t.safetensors:{name}" for name in ("/a", "/a/b", "/ab"))
+        for arguments in ((), (":" + two, one)):
+            with self.subTest(arguments=arguments):
+                err = self.fails(USAGE, "export", "model@1" + "".join(arguments[:1]), *arguments[1:], "--to", "all.h5")
+                self.assertIn(f"'{one}' and '{two}'", err)
+        self.assertIn(f"'{one}' and '{one}'", self.fails(USAGE, "export", "model@1:" + one, one, "--to", "all.h5"))
+        self.assertEqual(sorted(os.listdir(self.work)), ["saved", "store"])
+        self.varve("export", "model@1:" + two, three, "--to", "all.h5")
 
     @unittest.skipUnless(HAS_HDF5, "this build has no HDF5")
     def test_a_dataset_of_a_real_file_comes_out_as_it_lies_there(self):

@@ -356,10 +356,20 @@ TEST_F(ReaderOfZarr, CallsAnArrayByItsGroupsWhereTheSetIsTheOutermost) {
   EXPECT_TRUE(saved(files_ + "/out.zarr").variable("/ocean/heat").ok());
 }
 
-TEST_F(ReaderOfZarr, LeavesCompressedChunksAndThoseThatAreThereTwiceToThemselves) {
-  describe(R"({"id":"zlib","level":1})");
-  EXPECT_EQ(saved(files_).variable("out.zarr:/ocean/heat").status().code(), StatusCode::not_found);
-  describe("null");
+TEST_F(ReaderOfZarr, RefusesChunksThatWentThroughWhatIsNotKnownByItsName) {
+  describe(R"({"id":"bz2","level":1})");
+  CheckpointReader reader = saved(files_);
+  EXPECT_EQ(reader.variable("out.zarr:/ocean/heat").value()->cells, (std::vector<uint64_t>{10, 25}));
+  const Status unknown = reader.values<double>("out.zarr:/ocean/heat").status();
+  EXPECT_EQ(unknown.code(), StatusCode::unsupported);
+  EXPECT_NE(unknown.to_string().find("'bz2', which is not known here"), std::string::npos) << unknown.to_string();
+  describe(R"({"id":"blosc","cname":"snappy"})");
+  const Status inner = saved(files_, 6).values<double>("out.zarr:/ocean/heat").status();
+  EXPECT_EQ(inner.code(), StatusCode::unsupported);
+  EXPECT_NE(inner.to_string().find("'blosc' with 'snappy'"), std::string::npos) << inner.to_string();
+}
+
+TEST_F(ReaderOfZarr, LeavesChunksThatAreThereTwiceToThemselves) {
   write_cells("ocean/heat/0/1", {{0, 0}, {4, 10}});
   const CheckpointReader reader = saved(files_, 6);
   EXPECT_EQ(reader.variable("out.zarr:/ocean/heat").status().code(), StatusCode::not_found);

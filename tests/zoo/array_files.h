@@ -17,6 +17,7 @@ struct ZipEntry {
   std::string name;
   std::string contents;  ///< as they are to lie in the archive
   int method = 0;        ///< 0: stored; 8: deflated
+  uint64_t bytes = 0;    ///< before they were deflated; 0: as many
 };
 struct ZipStyle {
   bool large = false;         ///< sizes in 64 bits (Zip64)
@@ -47,6 +48,15 @@ class PickleWriter {
 /// A pickle of torch.save(): a model and its optimizer's state, whose tensors lie in the storages 0, 1 and 2, of 800,
 /// 800 and 128 bytes.
 std::string torch_pickle();
+
+/// Pickles and the data of storages, by their keys, as torch.save() wrote them before it made zip archives.
+struct TorchStorageData {
+  std::string key;
+  uint64_t elements = 0;
+  std::string data;
+};
+std::string torch_stream(const std::string& pickle, const std::vector<TorchStorageData>& storages,
+                         bool little_endian = true);
 
 /// What the length of a record looks like.
 std::string record_length(int32_t bytes, bool big_endian = false);

@@ -116,6 +116,7 @@ void make_zoo(const fs::path& directory, const Options& options) {
   make_elf_cores(directory / "elf");
   make_npy_files(directory / "npy");
   make_zip_files(directory / "zip");
+  make_torch_stream_files(directory / "torch_stream");
   make_safetensors_files(directory / "safetensors");
   make_fortran_files(directory / "fortran");
   make_raw_files(directory / "raw");

@@ -26,9 +26,10 @@ void make_netcdf_files(const std::filesystem::path& directory);
 void make_elf_cores(const std::filesystem::path& directory);
 
 /// Hand-written files of libraries of arrays: numpy's npy, with every kind of type; zip archives of numpy, of torch and
-/// of something else; safetensors.
+/// of something else; torch's older files; safetensors.
 void make_npy_files(const std::filesystem::path& directory);
 void make_zip_files(const std::filesystem::path& directory);
+void make_torch_stream_files(const std::filesystem::path& directory);
 void make_safetensors_files(const std::filesystem::path& directory);
 
 /// Hand-written files of Fortran's sequential records, of both byte orders.
@@ -42,7 +43,7 @@ void make_raw_files(const std::filesystem::path& directory);
 /// nanoseconds.
 void make_odd_tree(const std::filesystem::path& directory, const Options& options = {});
 
-/// All of the above, in folders hdf5, netcdf, elf, npy, zip, safetensors, fortran, raw and odd.
+/// All of the above, in folders hdf5, netcdf, elf, npy, zip, torch_stream, safetensors, fortran, raw and odd.
 void make_zoo(const std::filesystem::path& directory, const Options& options = {});
 
 }  // namespace varve::zoo

@@ -24,9 +24,11 @@ void write_text_file(const fs::path& path, const std::string& contents) {
   write_file(path, {contents.begin(), contents.end()});
 }
 
+uint64_t bytes_of(const ZipEntry& entry) { return entry.bytes > 0 ? entry.bytes : entry.contents.size(); }
+
 /// Sizes that do not fit into 32 bits: all of them, to have some.
 std::string large_sizes(const ZipEntry& entry, uint64_t offset) {
-  return little(1, 2) + little(24, 2) + little(entry.contents.size(), 8) + little(entry.contents.size(), 8) +
+  return little(1, 2) + little(24, 2) + little(bytes_of(entry), 8) + little(entry.contents.size(), 8) +
          little(offset, 8);
 }
 
@@ -55,15 +57,16 @@ std::string zip_file(const std::vector<ZipEntry>& entries, const ZipStyle& style
       padding += 'Z';
     const std::string extra = style.alignment > 1 ? "FB" + little(padding.size(), 2) + padding : "";
     const uint64_t flags = style.sizes_behind ? 8 : 0;
-    const uint64_t size_in_front = style.sizes_behind ? 0 : bytes;
+    const auto sizes_in_front = [&](uint64_t size) { return style.sizes_behind ? 0 : size; };
     const std::string common = little(20, 2) + little(flags, 2) + little(static_cast<uint64_t>(entry.method), 2) +
                                little(0, 4) + little(0x12345678, 4);
-    file += "PK\x03\x04" + common + little(size_in_front, 4) + little(size_in_front, 4) + little(entry.name.size(), 2) +
-            little(extra.size(), 2) + entry.name + extra + entry.contents;
-    if (style.sizes_behind) file += "PK\x07\x08" + little(0x12345678, 4) + little(bytes, 4) + little(bytes, 4);
+    file += "PK\x03\x04" + common + little(sizes_in_front(bytes), 4) + little(sizes_in_front(bytes_of(entry)), 4) +
+            little(entry.name.size(), 2) + little(extra.size(), 2) + entry.name + extra + entry.contents;
+    if (style.sizes_behind)
+      file += "PK\x07\x08" + little(0x12345678, 4) + little(bytes, 4) + little(bytes_of(entry), 4);
     const std::string sizes = style.large ? large_sizes(entry, offset) : "";
-    const uint64_t said = style.large ? UINT32_MAX : bytes;
-    directory += "PK\x01\x02" + little(20, 2) + common + little(said, 4) + little(said, 4) +
+    const auto said = [&](uint64_t size) { return style.large ? UINT32_MAX : size; };
+    directory += "PK\x01\x02" + little(20, 2) + common + little(said(bytes), 4) + little(said(bytes_of(entry)), 4) +
                  little(entry.name.size(), 2) + little(sizes.size(), 2) + little(0, 2) + little(0, 2) + little(0, 2) +
                  little(0, 4) + little(style.large ? UINT32_MAX : offset, 4) + entry.name + sizes;
   }
@@ -161,6 +164,30 @@ void make_zip_files(const fs::path& directory) {
                                                     {"archive/version", "3\n"}},
                                                    {.large = true, .alignment = 64}));
   write_text_file(directory / "text.zip", zip_file({{"a.txt", numbers(400, 8), 8}, {"b/c.txt", numbers(50, 9)}}));
+}
+
+std::string torch_stream(const std::string& pickle, const std::vector<TorchStorageData>& storages, bool little_endian) {
+  std::string file = PickleWriter().raw("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19").end();
+  file += PickleWriter().number(1001).end();
+  PickleWriter machine;
+  machine.raw("}(").text("protocol_version").number(1001).text("little_endian").raw(little_endian ? "\x88" : "\x89");
+  file += machine.raw("u").end() + pickle;
+  PickleWriter keys;
+  keys.raw("](");
+  for (const TorchStorageData& storage : storages) keys.text(storage.key);
+  file += keys.raw("e").end();
+  for (const TorchStorageData& storage : storages) {
+    for (int shift = 0; shift < 64; shift += 8) file += static_cast<char>(storage.elements >> shift & 0xff);
+    file += storage.data;
+  }
+  return file;
+}
+
+void make_torch_stream_files(const fs::path& directory) {
+  fs::create_directories(directory);
+  write_text_file(directory / "state.pt",
+                  torch_stream(torch_pickle(),
+                               {{"2", 64, numbers(128, 7)}, {"0", 200, numbers(800, 5)}, {"1", 100, numbers(800, 6)}}));
 }
 
 void make_safetensors_files(const fs::path& directory) {

@@ -55,7 +55,7 @@ Result<ChosenArray> ChosenArray::choose(const StoredVariables& variables, const 
 uint64_t ChosenArray::bytes() const { return array_bytes(shape_, type().bytes).value_or(0); }
 
 Status ChosenArray::check(const VariableReader& reader) const {
-  return part_ != nullptr ? VariableReader::check_part(*variable_, *part_, box_) : reader.check(*variable_, box_);
+  return part_ != nullptr ? reader.check_part(*variable_, *part_, box_) : reader.check(*variable_, box_);
 }
 
 CellBox ChosenArray::in_shape(const CellBox& cells) const {
