@@ -66,7 +66,7 @@ VARVE_TARGET_AVX2 void mark_byte_anchors_avx2(const std::byte* at, int bits, std
                                              _mm256_mullo_epi32(load_avx2(at + first + 4), high_factor));
       const __m256i found = _mm256_cmpeq_epi32(_mm256_srl_epi32(mixed, shift), _mm256_set1_epi32(1));
       const auto lanes = static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(found)));
-      mark |= _pdep_u32(lanes, 0x11111111U << first);
+      if (lanes != 0) mark |= _pdep_u32(lanes, 0x11111111U << first);  // seldom; slow on some machines
     }
     at += kMarkedBytes;
   }

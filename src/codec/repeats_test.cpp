@@ -117,7 +117,7 @@ TEST(Repeats, LookAtFewerBytesOfMore) {
       some.add(again == 0 ? ByteSpan(piece) : ByteSpan(noise_of(again, 2)));
       if (again != 0) some.add(ByteSpan(piece).first(piece.size() / 10));
     }
-    EXPECT_NEAR(all.share(), 0.5, 0.04) << bytes;
+    EXPECT_NEAR(all.share(), 0.5, 0.1) << bytes;  // some are forgotten
     EXPECT_NEAR(some.share(), 0.05, 0.03) << bytes;
   }
 }

@@ -11,8 +11,6 @@
 namespace varve {
 
 namespace {
-constexpr size_t kRereadBytes = 1_MiB;
-
 /// Fills `into`, but for what lies beyond the file's end: returns how much was there.
 Result<size_t> reread(int descriptor, const std::string& path, uint64_t offset, MutableByteSpan into) {
   size_t got = 0;
@@ -55,9 +53,8 @@ void SecondReading::add_hole(uint64_t begin, uint64_t end) {
   pieces_.push_back({.offset = begin, .bytes = end - begin, .is_hole = true});
 }
 
-Result<bool> SecondReading::is_the_same(int descriptor, const std::string& path) {
+Result<bool> SecondReading::is_the_same(int descriptor, const std::string& path, MutableByteSpan buffer) {
   if (asked_) return true;
-  ByteVector buffer(kRereadBytes);
   for (const Piece& piece : pieces_) {
     VARVE_ASSIGN(const bool same, piece.is_hole ? same_zeros(descriptor, path, piece, buffer)
                                                 : same_bytes(descriptor, path, piece, buffer));

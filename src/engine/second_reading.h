@@ -22,8 +22,9 @@ class SecondReading {
   /// From `begin` to `end` there was a hole.
   void add_hole(uint64_t begin, uint64_t end);
 
-  /// Whether the open file still has all of that. Reads nothing if nothing was added since it was asked last.
-  Result<bool> is_the_same(int descriptor, const std::string& path);
+  /// Whether the open file still has all of that. Reads nothing if nothing was added since it was asked last. `buffer`:
+  /// for what is read, at a time.
+  Result<bool> is_the_same(int descriptor, const std::string& path, MutableByteSpan buffer);
 
  private:
   struct Piece {

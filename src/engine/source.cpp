@@ -222,6 +222,20 @@ Result<int> SourceReader::open(uint32_t file) {
   return raw;
 }
 
+void SourceReader::close(uint32_t file) {
+  const auto found = open_.find(file);
+  if (found == open_.end()) return;
+  recently_used_.erase(found->second.used);
+  open_.erase(found);
+  --open_file_count;
+}
+
+void SourceReader::close_all() {
+  open_file_count -= open_.size();
+  recently_used_.clear();
+  open_.clear();
+}
+
 Status SourceReader::look_first(uint32_t file, int descriptor, uint64_t device, const std::string& path) {
   VARVE_ASSIGN(const bool noticed, have_writes_noticed(descriptor, path));
   const auto known = devices_.find(device);
@@ -241,9 +255,14 @@ SecondReading* SourceReader::second_reading(uint32_t file) {
 Status SourceReader::check_unnoticed(uint32_t file) {
   SecondReading* const reading = second_reading(file);
   if (reading == nullptr) return {};
+  constexpr size_t reread_bytes = 1_MiB;
+  if (reread_.size() == 0) reread_ = Buffer(reread_bytes);
+  // Opened anew: on an overlay, what was opened before a program wrote to it is another file.
+  close(file);
   VARVE_ASSIGN(const int fd, open(file));
   const std::string path = join_path(folder_, files_[file].path);
-  VARVE_ASSIGN(const bool same, reading->is_the_same(fd, path));
+  VARVE_ASSIGN(const bool same, reading->is_the_same(fd, path, reread_));
+  close(file);
   return same ? Status() : changed_while_saved(path);
 }
 

@@ -111,6 +111,9 @@ class SourceReader {
   const std::string& folder() const { return folder_; }
   const std::vector<SourceFile>& files() const { return files_; }
 
+  /// Closes what is open; who reads on opens it again.
+  void close_all();
+
   /// busy if what was read of the file, or of any, is not one state of it, as far as its times do not tell: then it is
   /// read again.
   Status check_unnoticed(uint32_t file);
@@ -122,6 +125,7 @@ class SourceReader {
     std::list<uint32_t>::iterator used;
   };
   Result<int> open(uint32_t file);
+  void close(uint32_t file);
   Status look_first(uint32_t file, int descriptor, uint64_t device, const std::string& path);
   /// Of a file whose times may not tell that it changes; else null.
   SecondReading* second_reading(uint32_t file);
@@ -132,6 +136,7 @@ class SourceReader {
   std::vector<bool> seen_;  ///< those that were open once: writes to them are noticed from then on, or
   std::map<uint32_t, SecondReading> second_readings_;  ///< they are among these
   std::map<uint64_t, bool> devices_;                   ///< and whether times_may_miss_writes() there
+  Buffer reread_;                                      ///< for second readings
   std::unordered_map<uint32_t, OpenFile> open_;
   std::list<uint32_t> recently_used_;
 

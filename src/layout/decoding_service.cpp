@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 namespace varve {
@@ -17,6 +18,8 @@ LayoutReaders only(std::unique_ptr<LayoutReader> reader) {
   if (reader != nullptr) readers.push_back(std::move(reader));
   return readers;
 }
+
+std::string killed_in_words() { return fmt::format("crashed (signal {})", SIGKILL); }
 }  // namespace
 
 /// One wish and its answer.
@@ -152,6 +155,7 @@ Status DecodingService::ask(const EncodedSource& source, ArrayWish kind, const W
         "HDF5 library to read it",
         {}, "take its files, and read them with their format's library, or build Varve with HDF5");
   }
+  leave_inherited();
   VARVE_TRY(open(source));
   Exchange exchange(socket_.get(), source, limits_.timeout);
   const Exchange::End ended = exchange.run(kind, wanted, into);
@@ -166,7 +170,13 @@ Status DecodingService::ask(const EncodedSource& source, ArrayWish kind, const W
   switch (ended) {
     case Exchange::End::done:
     case Exchange::End::failed: break;
-    case Exchange::End::closed: return Status::corrupt(fmt::format("{} {}", who, end()));
+    case Exchange::End::closed: {
+      const std::string how = end();
+      // Whoever kills processes, where memory is short, says nothing of the file.
+      if (how == "was ended" || how == killed_in_words())
+        return Status::io_error(fmt::format("{} {}", who, how), {}, "read it again, where more memory is free");
+      return Status::corrupt(fmt::format("{} {}", who, how));
+    }
     case Exchange::End::nonsense: end(); return Status::corrupt(who + " gave an answer that makes no sense");
     case Exchange::End::late:
       end();
@@ -174,6 +184,13 @@ Status DecodingService::ask(const EncodedSource& source, ArrayWish kind, const W
           fmt::format("{} took longer than {} s", who, std::chrono::duration<double>(limits_.timeout).count()));
   }
   return exchange.failure();
+}
+
+void DecodingService::leave_inherited() {
+  if (!client_ || spawner_.owns()) return;
+  client_.reset();
+  socket_.reset();
+  open_ = nullptr;
 }
 
 Status DecodingService::open(const EncodedSource& source) {

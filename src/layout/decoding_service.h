@@ -34,8 +34,9 @@ class DecodingService {
   DecodingService& operator=(const DecodingService&) = delete;
   ~DecodingService();
 
-  /// As EncodedFile; what `source.read` fails with comes back. corrupt: the library crashed. resource_limit: it took
-  /// too long, or too much memory. `into` may be large: cells come a part at a time. The last file stays open.
+  /// As EncodedFile; what `source.read` fails with comes back. corrupt: the library crashed. io_error: its process was
+  /// killed. resource_limit: it took too long, or too much memory. `into` may be large: cells come a part at a time.
+  /// The last file stays open.
   Status check(const EncodedSource& source, const Variable& array);
   Status read(const EncodedSource& source, const WantedBox& wanted, MutableByteSpan into);
 
@@ -47,6 +48,8 @@ class DecodingService {
 
   Status ask(const EncodedSource& source, ArrayWish kind, const WantedBox& wanted, MutableByteSpan into);
   Status open(const EncodedSource& source);
+  /// In a process that was forked from the one that has talked to the decoding one: it starts one of its own.
+  void leave_inherited();
   /// Ends the process, and says how it ended.
   std::string end();
 

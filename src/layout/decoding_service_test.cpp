@@ -175,6 +175,50 @@ TEST_F(DecodingServiceTest, LeavesNoProcessBehind) {
   EXPECT_EQ(errno, ECHILD);
 }
 
+TEST_F(DecodingServiceTest, IsNotSharedWithForkedProcesses) {
+  ASSERT_TRUE(read_well());
+  std::vector<pid_t> children;
+  for (int child = 0; child < 3; ++child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      bool well = true;
+      for (int turn = 0; turn < 50; ++turn) well = read_well(static_cast<uint64_t>(1000 * child + turn), 5000) && well;
+      ::_exit(well ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  for (int turn = 0; turn < 50; ++turn) EXPECT_TRUE(read_well(static_cast<uint64_t>(turn), 6000));
+  for (const pid_t pid : children) {
+    int status = -1;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST_F(DecodingServiceTest, EndsThoughAForkedProcessHasItsSockets) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  pid_t pid = -1;
+  {
+    DecodingService other(std::make_unique<ObedientDecoder>());
+    Variable array;
+    array.name = "/a";
+    array.shape = {5};
+    EXPECT_TRUE(other.check(source(contents), array).ok());
+    pid = ::fork();
+    if (pid == 0) {  // it lives until the service has ended
+      ::close(ends[1]);
+      char one = 0;
+      ::_exit(::read(ends[0], &one, 1) == 0 ? 0 : 1);
+    }
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = -1;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(DecodingServiceTest, SaysWhatIsMissingWhereThereIsNoLibrary) {
   DecodingService none(nullptr);
   Variable array;

@@ -56,7 +56,7 @@ class LayoutReader {
   /// A reader may crash, hang or eat memory on a hostile file: LayoutService runs it in a process of its own.
   virtual Result<Layout> read(int fd, uint64_t file_bytes) const = 0;
 
-  /// The file's arrays, of a format whose library decodes them. It may crash, hang or eat memory, too: ArrayService
+  /// The file's arrays, of a format whose library decodes them. It may crash, hang or eat memory, too: DecodingService
   /// runs it in a process of its own. unsupported: the reader decodes nothing.
   virtual Result<std::unique_ptr<EncodedFile>> open_encoded(ReadAt /*read*/, uint64_t /*file_bytes*/) const {
     return Status::unsupported("no library that decodes arrays of this format");

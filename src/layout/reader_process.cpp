@@ -119,13 +119,28 @@ Status ReaderSpawner::start_locked() {
   if (child == 0) run_ancestor(theirs.get(), self, readers_, limits_);
   if (child < 0) return Status::from_errno(errno, "start a reader process", {});
   ancestor_ = child;
+  owner_ = self;
   control_ = std::move(ours);
   return {};
 }
 
+bool ReaderSpawner::owns() {
+  const MutexLock lock(mutex_);
+  return ancestor_ >= 0 && owner_ == ::getpid();
+}
+
+void ReaderSpawner::forget_inherited() {
+  if (ancestor_ < 0 || owner_ == ::getpid()) return;
+  control_.reset();
+  ancestor_ = -1;
+}
+
 void ReaderSpawner::stop_locked() {
+  forget_inherited();
   if (ancestor_ < 0) return;
-  control_.reset();  // the ancestor ends when it sees this
+  // The ancestor ends when it sees this; the end of another process's copy would not tell it.
+  ::shutdown(control_.get(), SHUT_RDWR);
+  control_.reset();
   while (::waitpid(ancestor_, nullptr, 0) < 0 && errno == EINTR) {
   }
   ancestor_ = -1;
@@ -133,6 +148,7 @@ void ReaderSpawner::stop_locked() {
 
 Result<ReaderClient> ReaderSpawner::spawn() {
   const MutexLock lock(mutex_);
+  forget_inherited();
   for (bool retry = true;; retry = false) {
     if (ancestor_ < 0) VARVE_TRY(start_locked());
     SpawnerCommand command{.kind = SpawnerCommand::Kind::spawn, .pid = 0};
@@ -154,6 +170,7 @@ Result<ReaderClient> ReaderSpawner::spawn() {
 
 std::string ReaderSpawner::end(const ReaderClient& client) {
   const MutexLock lock(mutex_);
+  forget_inherited();
   if (ancestor_ < 0) return "was ended";
   SpawnerCommand command{.kind = SpawnerCommand::Kind::end, .pid = client.pid()};
   SpawnerReply reply;

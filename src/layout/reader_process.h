@@ -73,18 +73,23 @@ class ReaderSpawner {
   /// A fresh reader process. If their ancestor was killed, a new one is forked.
   Result<ReaderClient> spawn();
 
+  /// Whether this is the process that started them: a process that was forked from it has no part in them.
+  bool owns();
   /// Kills the process if it still runs, and returns its end in words: "crashed (signal 11)".
   std::string end(const ReaderClient& client);
 
  private:
   Status start_locked() VARVE_REQUIRES(mutex_);
   void stop_locked() VARVE_REQUIRES(mutex_);
+  /// In a process that was forked from the one that started them.
+  void forget_inherited() VARVE_REQUIRES(mutex_);
 
   const LayoutReaders& readers_;
   const ReaderLimits limits_;
   Mutex mutex_;  ///< held during an exchange on control_
   UniqueFd control_ VARVE_GUARDED_BY(mutex_);
   pid_t ancestor_ VARVE_GUARDED_BY(mutex_) = -1;
+  pid_t owner_ VARVE_GUARDED_BY(mutex_) = -1;
 };
 
 // What runs in the child processes, and the messages between them and ReaderSpawner and ReaderClient.

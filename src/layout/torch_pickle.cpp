@@ -117,9 +117,9 @@ class PickleMachine {
       case kPop: return pop().status();
       case kPopMark: return pop_to_mark();
       case kDup: return stack_.empty() ? broken() : push_again(stack_.back());
-      case kNone: return push({});
+      case kNone:
       case kNewTrue:
-      case kNewFalse: return push({.kind = Kind::integer, .number = opcode == kNewTrue ? 1 : 0});
+      case kNewFalse: return push({});
       case kBinFloat: VARVE_TRY(in_.le64().status()); return push({});
       case kBinInt: return push_integer<uint32_t>(in_.le32());
       case kBinInt1: return push_integer<uint8_t>(in_.u8());
@@ -499,13 +499,11 @@ constexpr std::string_view kStreamMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\
 constexpr size_t kStreamMagicAt = 2;  // after the version of pickles
 constexpr int64_t kStreamVersion = 1001;
 
-/// What the machine that is a file says, by this name.
-const Value* member_of(const PickleMachine& machine, ValueId root, std::string_view name) {
-  for (const Part& part : machine.value(root).parts) {
-    if (part.key != kByPosition && part.key != kInPlace && machine.value(part.key).text == name)
-      return &machine.value(part.value);
-  }
-  return nullptr;
+bool has_member(const PickleMachine& machine, ValueId root, std::string_view name) {
+  const std::vector<Part>& parts = machine.value(root).parts;
+  return std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
+    return part.key != kByPosition && part.key != kInPlace && machine.value(part.key).text == name;
+  });
 }
 
 }  // namespace
@@ -542,17 +540,15 @@ std::optional<TorchStream> read_torch_stream(ByteSpan begin) {
     stream.data_begin += machine.position();
     return true;
   };
-  ByteOrder order = ByteOrder::little;
   const auto take_version = [](const PickleMachine& machine, ValueId root) {
     return machine.value(root).number == kStreamVersion;
   };
-  const auto take_machine = [&](const PickleMachine& machine, ValueId root) {
-    const Value* const little = member_of(machine, root, "little_endian");
-    if (little != nullptr && little->number == 0) order = ByteOrder::big;
-    return little != nullptr;
+  // Whatever it says: torch turns numbers round when it writes on big-endian machines.
+  const auto take_machine = [](const PickleMachine& machine, ValueId root) {
+    return has_member(machine, root, "little_endian");
   };
   const auto take_storages = [&](const PickleMachine& machine, ValueId root) {
-    stream.storages = storages_of(machine, root, order);
+    stream.storages = storages_of(machine, root, ByteOrder::little);
     return true;
   };
   const auto take_keys = [&](const PickleMachine& machine, ValueId root) {

@@ -9,7 +9,9 @@ namespace varve {
 
 namespace {
 constexpr std::chrono::seconds kPatience(120);
-}
+/// Where the times of files do not tell whether they have changed, all of them are read once more.
+constexpr std::chrono::seconds kRereadPatience(3600);
+}  // namespace
 
 Status NodeFiles::ask(Exchange& exchange) {
   const MutexLock one_at_a_time(asking_);
@@ -18,7 +20,8 @@ Status NodeFiles::ask(Exchange& exchange) {
   passed_on_ = false;
   tell();
   const auto over = [&]() VARVE_REQUIRES(mutex_) { return exchange.answered || left_; };
-  const bool in_time = changed_.wait_for(mutex_, kPatience, over);
+  const bool in_time = changed_.wait_for(
+      mutex_, exchange.question.kind == FileQuestion::Kind::unchanged ? kRereadPatience : kPatience, over);
   exchange_ = nullptr;
   if (exchange.answered) return exchange.failure;
   if (!in_time) left_ = true;  // an answer to this question must not be taken for one to the next

@@ -581,8 +581,13 @@ Status VariableTable::check_own_memory() const {
 Status VariableTable::check_overruled() const {
   for (const auto& [name, how] : overruled_) {
     const auto found = entries_.find(name);
-    if (found == entries_.end() || how != Redistribution::evenly || found->second->vector_bytes) continue;
-    return name_mistake(name, fmt::format("{}: option redistribution", kOnlyVectors));
+    if (found == entries_.end()) continue;
+    const Entry& entry = *found->second;
+    // What belongs to it goes by its owners, too.
+    if (entry.owners)
+      return name_mistake(name, "the program divides it by the owners of its elements: option redistribution");
+    if (how == Redistribution::evenly && !entry.vector_bytes)
+      return name_mistake(name, fmt::format("{}: option redistribution", kOnlyVectors));
   }
   return {};
 }
@@ -595,9 +600,8 @@ std::optional<Redistribution> VariableTable::overruled(const std::string& name) 
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
   for (const auto& [name, entry] : entries_) {
-    const std::optional<Redistribution> said = overruled(name);
-    const Redistribution how = said.value_or(entry->redistribution);
-    all.push_back({entry->image, entry->any_size(), how, said ? nullptr : entry->owners, entry->order});
+    const Redistribution how = overruled(name).value_or(entry->redistribution);
+    all.push_back({entry->image, entry->any_size(), how, entry->owners, entry->order});
     for (const Entry::Box& box : entry->more) all.push_back({box.image, false, how, {}, entry->order});
   }
   return all;

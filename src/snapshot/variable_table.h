@@ -119,7 +119,7 @@ class VariableTable {
   Status redistribute(std::string_view key, ElementOwners owners, const std::vector<std::string>& together);
   /// What whoever starts the program says of variables, by their names: that goes before what the program says.
   void overrule(std::map<std::string, Redistribution> by_name) { overruled_ = std::move(by_name); }
-  /// invalid_argument: a variable of such a name cannot be divided so.
+  /// invalid_argument: a variable of such a name cannot be divided so, or is divided by owners.
   Status check_overruled() const;
   /// What is loaded need not have the same variables: from now on added ones keep what they hold, and removed ones are
   /// left out.

@@ -316,6 +316,16 @@ TEST(AnElasticRestart, DividesWhatWhoeverStartsTheProgramSaysOf) {
   EXPECT_NE(unsaid.to_string().find("variable 'clock'"), std::string::npos) << unsaid.to_string();
   EXPECT_NE(unsaid.to_string().find("option redistribution"), std::string::npos) << unsaid.to_string();
   EXPECT_NE(said("clock=evenly").to_string().find("only a vector's elements"), std::string::npos);
+  ::setenv("VARVE_REDISTRIBUTION", "ids=evenly", 1);
+  const Status of_owners = said_after(2, 2, [](Session& session, uint32_t, uint32_t, const auto& act) {
+    std::vector<uint64_t> ids(3, 1), others(3, 2);
+    ASSERT_TRUE(session.protect("ids", ids).ok());
+    ASSERT_TRUE(session.protect("others", others).ok());
+    ASSERT_TRUE(session.redistribute_by_owner<uint64_t>("ids", [](uint64_t id) { return id % 2; }, {"others"}).ok());
+    act();
+  });
+  ::unsetenv("VARVE_REDISTRIBUTION");
+  EXPECT_NE(of_owners.to_string().find("by the owners of its elements"), std::string::npos) << of_owners.to_string();
 }
 
 TEST(AnElasticRestart, TakesAnOlderSetIfTheNewestIsDamaged) {

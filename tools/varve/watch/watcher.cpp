@@ -358,6 +358,8 @@ Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   // What a program has changed meanwhile differs, and nothing is wrong with it.
   if (compared.code() == StatusCode::corrupt) VARVE_TRY(check_all_unchanged(entry.found));
   VARVE_TRY(compared);
+  // On some network file systems what is open stays in its folder when it is removed.
+  originals.close_all();
   // What has come since it was found is not in the saved set.
   VARVE_TRY(check_as_found(entry.found));
   const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty(),
