@@ -423,13 +423,16 @@ class AutomaticEncoder final : public Encoder {
     for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
     const Candidate& near = trial.outcomes.front().candidate;
     const bool is_plain = !near.as && near.chain.stages().size() == 1 && ends_in(near.chain, CodecNumber::zstd);
+    std::optional<Smallest> far;
     if (effort_ == Effort::balanced && is_plain) {
-      VARVE_ASSIGN(Smallest far, encode_with_each({candidates.front()}, raw, shape));
+      VARVE_ASSIGN(far, encode_with_each({candidates.front()}, raw, shape));
       const double seems = static_cast<double>(trial.outcomes.front().bytes) / static_cast<double>(trial.sample_bytes);
-      if (1 / ratio_of(far.encoded, raw) < kFarAdvantage * seems) return far;
+      if (1 / ratio_of(far->encoded, raw) < kFarAdvantage * seems) return *std::move(far);
+      candidates.erase(candidates.begin());
     }
     candidates.insert(candidates.begin(), balanced_candidate(trial, shape));
-    return encode_with_each(candidates, raw, shape);
+    VARVE_ASSIGN(Smallest smallest, encode_with_each(candidates, raw, shape));
+    return far && size_of(far->encoded) < size_of(smallest.encoded) ? *std::move(far) : std::move(smallest);
   }
 
   /// What is known of a class when its next pack comes: a choice, or else what the pack seems to be.

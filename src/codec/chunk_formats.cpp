@@ -3,29 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "codec/codec.h"
-#include "codec/inflater.h"
 #include "codec/kernels.h"
 
 namespace varve {
 namespace {
-
-uint32_t adler32(ByteSpan bytes) {
-  constexpr uint32_t modulus = 65'521;
-  constexpr size_t sums_that_fit = 5552;
-  uint32_t low = 1, high = 0;
-  while (!bytes.empty()) {
-    const ByteSpan some = bytes.first(std::min(bytes.size(), sums_that_fit));
-    for (const std::byte byte : some) high += low += static_cast<uint32_t>(byte);
-    low %= modulus;
-    high %= modulus;
-    bytes = bytes.subspan(some.size());
-  }
-  return high << 16 | low;
-}
 
 /// A frame of blosc, without what its streams hold.
 class BloscDecoder {
@@ -136,28 +120,6 @@ class BloscDecoder {
 };
 
 }  // namespace
-
-Status decode_zlib(ByteSpan in, MutableByteSpan out) {
-  constexpr size_t head_bytes = 2, sum_bytes = 4;
-  constexpr uint32_t deflate = 8, has_dictionary = 0x20;
-  const auto damaged = [] { return Status::corrupt("a stream of zlib is damaged"); };
-  if (in.size() < head_bytes + sum_bytes) return damaged();
-  const auto method = static_cast<uint32_t>(in[0]), flags = static_cast<uint32_t>(in[1]);
-  if ((method & 15) != deflate || (method << 8 | flags) % 31 != 0) return damaged();
-  if ((flags & has_dictionary) != 0) return Status::unsupported("streams of zlib with a dictionary");
-  ByteSpan rest = in.subspan(head_bytes);
-  InflateStream stream([&](MutableByteSpan into) -> Result<size_t> {
-    const size_t bytes = std::min(into.size(), rest.size());
-    std::copy_n(rest.begin(), bytes, into.begin());
-    rest = rest.subspan(bytes);
-    return bytes;
-  });
-  VARVE_TRY(stream.read(out));
-  std::array<std::byte, sum_bytes> sum{};
-  std::copy_n(in.end() - sum_bytes, sum_bytes, sum.begin());
-  std::reverse(sum.begin(), sum.end());
-  return load_le<uint32_t>(sum.data()) == adler32(out) ? Status() : damaged();
-}
 
 Status decode_blosc(ByteSpan in, MutableByteSpan out) { return BloscDecoder(in, out).run(); }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 
+#include "codec/chunk_formats.h"
 #include "codec/registry.h"
 
 namespace varve {
@@ -23,6 +24,21 @@ libdeflate_compressor* compressor_of(int level) {
   auto& compressor = compressors[static_cast<size_t>(level)];
   if (!compressor) compressor.reset(libdeflate_alloc_compressor(level));
   return compressor.get();
+}
+
+/// By one of libdeflate's functions: all of `in`, to exactly `out`.
+template <class Decompress>
+Status decode_whole(Decompress decompress, ByteSpan in, MutableByteSpan out, const char* damaged) {
+  thread_local std::unique_ptr<libdeflate_decompressor, DecompressorDeleter> decompressor(
+      libdeflate_alloc_decompressor());
+  if (!decompressor) return Status::resource_limit("gzip: out of memory");
+  size_t in_used = 0;
+  size_t out_used = 0;
+  std::byte nothing{};  // libdeflate wants an address even for an empty result
+  const libdeflate_result result = decompress(decompressor.get(), in.data(), in.size(),
+                                              out.empty() ? &nothing : out.data(), out.size(), &in_used, &out_used);
+  if (result != LIBDEFLATE_SUCCESS || in_used != in.size() || out_used != out.size()) return Status::corrupt(damaged);
+  return {};
 }
 
 /// One member as of RFC 1952, which gzip itself can read.
@@ -46,23 +62,19 @@ class GzipCodec final : public Codec {
   }
 
   Status decode(ByteSpan in, ByteSpan params, MutableByteSpan out) const override {
-    thread_local std::unique_ptr<libdeflate_decompressor, DecompressorDeleter> decompressor(
-        libdeflate_alloc_decompressor());
-    if (!decompressor) return Status::resource_limit("gzip: out of memory");
     if (!params.empty()) return Status::corrupt("bad parameters");
-    size_t in_used = 0;
-    size_t out_used = 0;
-    std::byte nothing{};  // libdeflate wants an address even for an empty result
-    const libdeflate_result result = libdeflate_gzip_decompress_ex(
-        decompressor.get(), in.data(), in.size(), out.empty() ? &nothing : out.data(), out.size(), &in_used, &out_used);
-    if (result != LIBDEFLATE_SUCCESS || in_used != in.size() || out_used != out.size()) {
-      return Status::corrupt("gzip: damaged member");
-    }
-    return {};
+    return decode_whole(libdeflate_gzip_decompress_ex, in, out, "gzip: damaged member");
   }
 };
 
 }  // namespace
+
+Status decode_zlib(ByteSpan in, MutableByteSpan out) {
+  constexpr std::byte has_dictionary{0x20};
+  if (in.size() >= 2 && (in[1] & has_dictionary) != std::byte{0})
+    return Status::unsupported("streams of zlib with a dictionary");
+  return decode_whole(libdeflate_zlib_decompress_ex, in, out, "a stream of zlib is damaged");
+}
 
 const Codec& gzip_codec() {
   static const GzipCodec codec;

@@ -160,9 +160,24 @@ constexpr auto kDistanceRanges = [] {
   return ranges;
 }();
 
+struct Match {
+  size_t length, distance;
+};
+
 /// The two codes of a block.
 struct BlockCodes {
   Code lengths_or_literals, of_distances;
+
+  /// Of a symbol that is no literal nor the end. Nothing: there is none.
+  std::optional<Match> match(BitReader& bits, uint32_t symbol) const {
+    if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return std::nullopt;
+    const Range length = kLengthRanges[symbol - kEndSymbol - 1];
+    Match match{length.base + bits.take(length.extra_bits), 0};
+    const uint32_t code = of_distances.take(bits);
+    if (code >= kDistanceRanges.size()) return std::nullopt;
+    match.distance = kDistanceRanges[code].base + bits.take(kDistanceRanges[code].extra_bits);
+    return match;
+  }
 
   bool read_fixed() {
     std::array<uint8_t, kLengthSymbols> lengths{};
@@ -205,6 +220,12 @@ struct BlockCodes {
            of_distances.build(std::span(lengths).subspan(length_count, distance_count));
   }
 };
+
+/// Bytes before `to`, of which some may be those that are written first.
+void copy_match(const Match& match, std::byte* to) {
+  for (size_t i = 0; i < match.length; ++i)
+    to[i] = to[static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(match.distance)];
+}
 
 class InflateWork {
  public:
@@ -265,18 +286,13 @@ class InflateWork {
         if (!reserve(1)) return End::cut;
         out_[at_++] = static_cast<std::byte>(symbol);
       } else {
-        if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return End::damaged;
-        const Range length_range = kLengthRanges[symbol - kEndSymbol - 1];
-        const size_t length = length_range.base + bits_.take(length_range.extra_bits);
-        const uint32_t code = codes_.of_distances.take(bits_);
-        if (code >= kDistanceRanges.size()) return End::damaged;
-        const size_t distance = kDistanceRanges[code].base + bits_.take(kDistanceRanges[code].extra_bits);
+        const std::optional<Match> match = codes_.match(bits_, symbol);
+        if (!match) return End::damaged;
         if (bits_.overran()) return End::cut;
-        if (distance > at_ - begin_) return End::damaged;
-        if (!reserve(length)) return End::cut;
-        std::byte* const to = out_.data() + at_;
-        for (size_t i = 0; i < length; ++i) to[i] = to[static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(distance)];
-        at_ += length;
+        if (match->distance > at_ - begin_) return End::damaged;
+        if (!reserve(match->length)) return End::cut;
+        copy_match(*match, out_.data() + at_);
+        at_ += match->length;
       }
       ++symbols_;
     }
@@ -408,16 +424,10 @@ class InflateStream::Work {
         window_[made_++] = static_cast<std::byte>(symbol);
         continue;
       }
-      if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return damaged();
-      const Range length_range = kLengthRanges[symbol - kEndSymbol - 1];
-      const size_t length = length_range.base + bits_.take(length_range.extra_bits);
-      const uint32_t code = codes_.of_distances.take(bits_);
-      if (code >= kDistanceRanges.size()) return damaged();
-      const size_t distance = kDistanceRanges[code].base + bits_.take(kDistanceRanges[code].extra_bits);
-      if (bits_.overran() || distance > made_) return damaged();
-      std::byte* const to = window_.data() + made_;
-      for (size_t i = 0; i < length; ++i) to[i] = to[static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(distance)];
-      made_ += length;
+      const std::optional<Match> match = codes_.match(bits_, symbol);
+      if (!match || bits_.overran() || match->distance > made_) return damaged();
+      copy_match(*match, window_.data() + made_);
+      made_ += match->length;
     }
     return {};
   }

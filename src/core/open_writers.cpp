@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "core/posix_file_system.h"
 #include "core/process.h"
 #include "core/sync.h"
 
@@ -78,13 +79,7 @@ Result<bool> have_writes_noticed(int descriptor, const std::string& path) {
 bool times_may_miss_writes(int descriptor) {
   struct statfs system {};
   if (::fstatfs(descriptor, &system) != 0) return false;
-  switch (static_cast<unsigned long>(system.f_type)) {
-    case TMPFS_MAGIC:
-    case RAMFS_MAGIC:
-    case HUGETLBFS_MAGIC:
-    case OVERLAYFS_SUPER_MAGIC: return true;
-    default: return false;
-  }
+  return lies_in_memory(system) || static_cast<uint32_t>(system.f_type) == OVERLAYFS_SUPER_MAGIC;
 }
 
 }  // namespace varve

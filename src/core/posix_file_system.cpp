@@ -361,6 +361,15 @@ class PosixFileSystem final : public FileSystem {
 
 }  // namespace
 
+bool lies_in_memory(const struct statfs& file_system) {
+  switch (static_cast<uint32_t>(file_system.f_type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case HUGETLBFS_MAGIC: return true;
+    default: return false;
+  }
+}
+
 int rename_no_replace_at(int from_folder, const char* from, int to_folder, const char* to) {
   if (::renameat2(from_folder, from, to_folder, to, RENAME_NOREPLACE) == 0) return 0;
   // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <utility>
 
 namespace varve {
@@ -18,8 +17,6 @@ LayoutReaders only(std::unique_ptr<LayoutReader> reader) {
   if (reader != nullptr) readers.push_back(std::move(reader));
   return readers;
 }
-
-std::string killed_in_words() { return fmt::format("crashed (signal {})", SIGKILL); }
 }  // namespace
 
 /// One wish and its answer.
@@ -171,11 +168,10 @@ Status DecodingService::ask(const EncodedSource& source, ArrayWish kind, const W
     case Exchange::End::done:
     case Exchange::End::failed: break;
     case Exchange::End::closed: {
-      const std::string how = end();
-      // Whoever kills processes, where memory is short, says nothing of the file.
-      if (how == "was ended" || how == killed_in_words())
-        return Status::io_error(fmt::format("{} {}", who, how), {}, "read it again, where more memory is free");
-      return Status::corrupt(fmt::format("{} {}", who, how));
+      const ReaderEnd how = end();
+      if (how.was_killed)
+        return Status::io_error(fmt::format("{} {}", who, how.words), {}, "read it again, where more memory is free");
+      return Status::corrupt(fmt::format("{} {}", who, how.words));
     }
     case Exchange::End::nonsense: end(); return Status::corrupt(who + " gave an answer that makes no sense");
     case Exchange::End::late:
@@ -217,8 +213,8 @@ Status DecodingService::open(const EncodedSource& source) {
   return Status::io_error("the process that decodes arrays dies");
 }
 
-std::string DecodingService::end() {
-  std::string how = client_ ? spawner_.end(*client_) : "was ended";
+ReaderEnd DecodingService::end() {
+  ReaderEnd how = client_ ? spawner_.end(*client_) : ReaderEnd();
   client_.reset();
   socket_.reset();
   open_ = nullptr;

@@ -51,7 +51,7 @@ class DecodingService {
   /// In a process that was forked from the one that has talked to the decoding one: it starts one of its own.
   void leave_inherited();
   /// Ends the process, and says how it ended.
-  std::string end();
+  ReaderEnd end();
 
   LayoutReaders readers_;  ///< one, or none
   const ReaderLimits limits_;

@@ -146,7 +146,6 @@ class FortranReader final : public LayoutReader {
     blocks.open(read);
     return read_fortran_layout(blocks, file_bytes);
   }
-  Result<Layout> read(int fd, uint64_t file_bytes) const override { return read_safely(read_file_at(fd), file_bytes); }
 
  private:
   static bool begins_with_record(const ReadAt& read, ByteSpan first_bytes, uint64_t file_bytes) {

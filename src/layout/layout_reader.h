@@ -53,8 +53,9 @@ class LayoutReader {
   }
 
   /// The layout of the file open at `fd` for reading, which is `file_bytes` long. The result is not validated yet.
-  /// A reader may crash, hang or eat memory on a hostile file: LayoutService runs it in a process of its own.
-  virtual Result<Layout> read(int fd, uint64_t file_bytes) const = 0;
+  /// A reader may crash, hang or eat memory on a hostile file: LayoutService runs it in a process of its own. Unless it
+  /// needs a library, it is read_safely().
+  virtual Result<Layout> read(int fd, uint64_t file_bytes) const { return read_safely(read_file_at(fd), file_bytes); }
 
   /// The file's arrays, of a format whose library decodes them. It may crash, hang or eat memory, too: DecodingService
   /// runs it in a process of its own. unsupported: the reader decodes nothing.

@@ -258,7 +258,7 @@ class LayoutService::Batch {
 
   /// Ends the process and returns how it ended. `lane` is gone afterwards.
   std::string drop_lane(Lane& lane) {
-    std::string end = service_.spawner_.end(lane.client);
+    std::string end = service_.spawner_.end(lane.client).words;
     lanes_.erase(lanes_.begin() + (&lane - lanes_.data()));
     service_.forget_one();
     return end;

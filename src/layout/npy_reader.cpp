@@ -148,7 +148,6 @@ class NpyReader final : public LayoutReader {
     FileWindow file(read, file_bytes);
     return read_npy_layout(file);
   }
-  Result<Layout> read(int fd, uint64_t file_bytes) const override { return read_safely(read_file_at(fd), file_bytes); }
 };
 
 }  // namespace

@@ -168,17 +168,20 @@ Result<ReaderClient> ReaderSpawner::spawn() {
   }
 }
 
-std::string ReaderSpawner::end(const ReaderClient& client) {
+ReaderEnd ReaderSpawner::end(const ReaderClient& client) {
   const MutexLock lock(mutex_);
   forget_inherited();
-  if (ancestor_ < 0) return "was ended";
+  if (ancestor_ < 0) return {};
   SpawnerCommand command{.kind = SpawnerCommand::Kind::end, .pid = client.pid()};
   SpawnerReply reply;
   bool alive = send_message(control_.get(), std::as_bytes(std::span(&command, 1)), nullptr, 0, true) == 0 &&
                receive_message(control_.get(), std::as_writable_bytes(std::span(&reply, 1)), nullptr, 0);
-  if (alive) return words_for_end(reply.detail);
+  if (alive) {
+    const bool was_killed = reply.detail != -1 && WIFSIGNALED(reply.detail) && WTERMSIG(reply.detail) == SIGKILL;
+    return {words_for_end(reply.detail), was_killed};
+  }
   stop_locked();
-  return "was ended";
+  return {};
 }
 
 namespace {

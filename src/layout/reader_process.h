@@ -56,6 +56,12 @@ class ReaderClient {
   size_t consumed_ = 0;
 };
 
+/// How a reader process ended.
+struct ReaderEnd {
+  std::string words = "was ended";  ///< "crashed (signal 11)"
+  bool was_killed = true;           ///< by somebody else, as far as is known: that says nothing of the file
+};
+
 /// Starts and ends reader processes. They descend from a process that is forked when this object is made, so later ones
 /// do not inherit locks, threads or memory that the program has by then. They hold no other file descriptors, write no
 /// files, leave no core dumps and die with their parent. Thread-safe.
@@ -75,8 +81,8 @@ class ReaderSpawner {
 
   /// Whether this is the process that started them: a process that was forked from it has no part in them.
   bool owns();
-  /// Kills the process if it still runs, and returns its end in words: "crashed (signal 11)".
-  std::string end(const ReaderClient& client);
+  /// Kills the process if it still runs, and returns how it ended.
+  ReaderEnd end(const ReaderClient& client);
 
  private:
   Status start_locked() VARVE_REQUIRES(mutex_);

@@ -123,7 +123,6 @@ class ZipReader final : public LayoutReader {
     FileWindow file(read, file_bytes);
     return read_zip_layout(file);
   }
-  Result<Layout> read(int fd, uint64_t file_bytes) const override { return read_safely(read_file_at(fd), file_bytes); }
 };
 
 }  // namespace

@@ -147,19 +147,22 @@ Result<ZarrChunks::Cells> ZarrChunks::cells(const StoredPart& part, StreamReader
 
 ZarrChunks::Cells ZarrChunks::find(const StoredPart& part) {
   const MutexLock lock(mutex_);
-  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) { return kept.first == &part; });
-  if (found == kept_.end()) return nullptr;
-  kept_.splice(kept_.begin(), kept_, found);
-  return found->second;
+  const auto found = places_.find(&part);
+  if (found == places_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, found->second);
+  return found->second->second;
 }
 
 void ZarrChunks::add(const StoredPart& part, const Cells& cells) {
   if (cells->size() > kKeptBytesMax) return;
   const MutexLock lock(mutex_);
-  kept_bytes_ += cells->size();
+  if (places_.contains(&part)) return;  // two threads have decoded it
   kept_.emplace_front(&part, cells);
+  places_.emplace(&part, kept_.begin());
+  kept_bytes_ += cells->size();
   while (kept_bytes_ > kKeptBytesMax) {
     kept_bytes_ -= kept_.back().second->size();
+    places_.erase(kept_.back().first);
     kept_.pop_back();
   }
 }

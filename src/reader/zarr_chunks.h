@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,9 @@ class ZarrChunks {
   void add(const StoredPart& part, const Cells& cells);
 
   Mutex mutex_;
-  std::list<std::pair<const StoredPart*, Cells>> kept_ VARVE_GUARDED_BY(mutex_);  ///< last used first
+  using Kept = std::list<std::pair<const StoredPart*, Cells>>;
+  Kept kept_ VARVE_GUARDED_BY(mutex_);  ///< last used first
+  std::unordered_map<const StoredPart*, Kept::iterator> places_ VARVE_GUARDED_BY(mutex_);
   uint64_t kept_bytes_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/huge_pages.h"
+#include "core/posix_file_system.h"
 #include "core/process.h"
 #include "hash/score.h"
 
@@ -79,9 +80,6 @@ namespace {
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
-/// linux/magic.h
-constexpr int64_t kTmpfs = 0x01021994, kRamfs = 0x858458f6, kHugetlbfs = 0x958458f6;
-
 /// Makes the file that large, with all of its memory.
 Status allocate(int file, uint64_t from, uint64_t bytes, const std::string& path) {
   int failure = EINTR;
@@ -111,9 +109,7 @@ void touch(std::byte* data, uint64_t bytes) {
 
 bool is_memory_folder(const std::string& folder) {
   struct statfs info {};
-  if (::statfs(path_on_machine(folder).c_str(), &info) != 0) return false;
-  const auto type = static_cast<int64_t>(static_cast<uint32_t>(info.f_type));
-  return type == kTmpfs || type == kRamfs || type == kHugetlbfs;
+  return ::statfs(path_on_machine(folder).c_str(), &info) == 0 && lies_in_memory(info);
 }
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {

@@ -592,15 +592,15 @@ Status VariableTable::check_overruled() const {
   return {};
 }
 
-std::optional<Redistribution> VariableTable::overruled(const std::string& name) const {
+Redistribution VariableTable::redistribution_of(const std::string& name, const Entry& entry) const {
   const auto said = overruled_.find(name);
-  return said == overruled_.end() ? std::nullopt : std::optional(said->second);
+  return said == overruled_.end() ? entry.redistribution : said->second;
 }
 
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
   for (const auto& [name, entry] : entries_) {
-    const Redistribution how = overruled(name).value_or(entry->redistribution);
+    const Redistribution how = redistribution_of(name, *entry);
     all.push_back({entry->image, entry->any_size(), how, entry->owners, entry->order});
     for (const Entry::Box& box : entry->more) all.push_back({box.image, false, how, {}, entry->order});
   }
@@ -645,9 +645,9 @@ Result<VariableTable::Match> VariableTable::match(const ImageTable& image, const
             "out to be damaged, or was rejected: protect it anew with what it is to hold");
       }
       if (!ignored.contains(entry->first)) {
-        const Redistribution how = overruled(entry->first).value_or(entry->second->redistribution);
-        VARVE_TRY(may_miss(may_change_ || how == Redistribution::ignore, entry->first,
-                           "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
+        const bool may_be_missing = redistribution_of(entry->first, *entry->second) == Redistribution::ignore;
+        VARVE_TRY(may_miss(may_change_ || may_be_missing, entry->first, "it is protected, but is not in the checkpoint",
+                           ": it keeps what it holds"));
       }
       ++entry;
       continue;

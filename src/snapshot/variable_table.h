@@ -187,8 +187,8 @@ class VariableTable {
   };
   Result<Match> match(const ImageTable& image, const std::set<std::string>& ignored = {}) const;
   Status put(std::string_view name, EntryPointer entry);
-  /// none: nothing is said of it but by the program.
-  std::optional<Redistribution> overruled(const std::string& name) const;
+  /// What is said of it, by whoever has the last word.
+  Redistribution redistribution_of(const std::string& name, const Entry& entry) const;
 
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
