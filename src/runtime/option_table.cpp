@@ -9,6 +9,7 @@
 
 #include "core/nearest.h"
 #include "core/quantity.h"
+#include "format/image.h"
 #include "format/set_record.h"
 
 namespace varve {
