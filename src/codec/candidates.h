@@ -22,6 +22,10 @@ struct Candidate {
   std::optional<NumberGuess> as{};
   /// Planes are predicted along straight lines across their rows.
   bool straight = false;
+
+  bool is_like(const Candidate& other) const {
+    return straight == other.straight && as == other.as && chain.name() == other.chain.name();
+  }
 };
 Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, const PackShape& shape);
 
@@ -40,6 +44,8 @@ struct Trial {
   size_t default_index = 0;  ///< of the first candidate
   size_t sample_bytes = 0;
   size_t default_bytes() const { return outcomes[default_index].bytes; }
+  /// What a candidate made of the sample, if it was tried.
+  std::optional<size_t> bytes_of(const Candidate& candidate) const;
 };
 /// `guess`: what bytes of unknown meaning seem to be.
 Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,

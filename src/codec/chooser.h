@@ -37,6 +37,9 @@ class Encoder {
 };
 /// What the packs of a class hold: variables, or what lies between them in files (and small variables).
 enum class PackContents : uint8_t { variables, skeletons };
-std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents contents = PackContents::variables);
+class FoundNumbers;
+/// `found`: shared by the encoders of classes that are saved together; none: its own.
+std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents contents = PackContents::variables,
+                                      std::shared_ptr<FoundNumbers> found = nullptr);
 
 }  // namespace varve

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "codec/candidates.h"
+#include "codec/found_numbers.h"
 #include "codec/kept_encoders.h"
 #include "codec/numbers.h"
 #include "codec/test_packs.h"
@@ -336,6 +337,73 @@ TEST(Chooser, WhatNothingMadeSmallerIsLookedAtAgainInTheNextSet) {
     EXPECT_TRUE(recipe_is_store(encoder->encode(noise.raw, noise.shape)->recipe)) << policy;
     encoder->begin_set();
     EXPECT_EQ(size_of(*encoder->encode(waves.raw, waves.shape)), encoded_bytes(policy, waves)) << policy;
+  }
+}
+
+TEST(FoundNumbers, ServeSomePacksAndSetsEach) {
+  NumberGuess doubles, floats;
+  doubles.type = *ElementType::parse("f64");
+  floats.type = *ElementType::parse("f32");
+  FoundNumbers found;
+  EXPECT_FALSE(found.choice_for(doubles));
+  found.choose(doubles, {*CodecChain::parse("shuffle:8+zstd:1"), doubles});
+  EXPECT_FALSE(found.choice_for(floats));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(found.choice_for(doubles)->chain.name(), "shuffle:8+zstd:1") << i;
+  EXPECT_FALSE(found.choice_for(doubles));
+
+  found.choose(doubles, {*CodecChain::parse("zstd:1"), doubles});
+  for (int i = 0; i < 3; ++i) found.begin_set();
+  EXPECT_EQ(found.choice_for(doubles)->chain.name(), "zstd:1");
+  found.begin_set();
+  EXPECT_FALSE(found.choice_for(doubles));
+
+  for (uint32_t phase = 0; phase < 20; ++phase) {
+    doubles.phase = phase;
+    found.add(doubles);
+  }
+  EXPECT_EQ(found.guesses().size(), 8U);
+  EXPECT_EQ(found.guesses().back(), doubles);
+  found.add(found.guesses().front());
+  EXPECT_EQ(found.guesses().back().phase, 12U);
+}
+
+// The bytes of one file, then of others: that they are floats of some size is found once, and served for three more.
+TEST(Chooser, ClassesLearnFromEachOtherThatBytesAreFloats) {
+  const auto found = std::make_shared<FoundNumbers>();
+  const CodecPolicy balanced = *CodecPolicy::parse("balanced");
+  Random random(9);
+  for (size_t i = 0; i < 4; ++i) {
+    Pack pack = doubles_pack([&](size_t) {
+      const double size = 1 + static_cast<double>(random() % 1'000'003) / 1'000'003;
+      return random() % 2 == 0 ? size : -size;
+    });
+    pack.shape = {.type = {}, .runs = {{pack.raw.size(), {}, false}}};
+    const EncodedBytes encoded = *make_encoder(balanced, PackContents::variables, found)->encode(pack.raw, pack.shape);
+    EXPECT_EQ(*recipe_name(encoded.recipe), "signlast+magnitudes") << i;
+    ASSERT_EQ(found->guesses().size(), 1U) << i;
+  }
+  EXPECT_FALSE(found->choice_for(found->guesses().front())) << "the last three have used it up";
+}
+
+// Each would choose another chain.
+TEST(Chooser, PacksOfAClassAwaitItsFirstTrial) {
+  Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  Pack repeating = doubles_pack([](size_t i) { return 1 / static_cast<double>(1 + i % 40); });
+  for (Pack* const pack : {&waves, &repeating}) pack->shape.runs.front().dims = {256, 256};
+  const CodecPolicy balanced = *CodecPolicy::parse("balanced");
+  const auto name_of = [&](Encoder& encoder, const Pack& pack) {
+    return *recipe_name(encoder.encode(pack.raw, pack.shape)->recipe);
+  };
+  ASSERT_NE(name_of(*make_encoder(balanced), waves), name_of(*make_encoder(balanced), repeating));
+  for (int turn = 0; turn < 20; ++turn) {
+    const std::unique_ptr<Encoder> encoder = make_encoder(balanced);
+    std::array<std::string, 4> names;
+    {
+      std::vector<std::jthread> threads;
+      for (size_t i = 0; i < names.size(); ++i)
+        threads.emplace_back([&, i] { names[i] = name_of(*encoder, i % 2 == 0 ? waves : repeating); });
+    }
+    for (const std::string& name : names) EXPECT_EQ(name, names.front()) << turn;
   }
 }
 

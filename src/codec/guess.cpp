@@ -28,11 +28,20 @@ constexpr uint64_t kRecordMax = 32, kRowMax = 65'536, kRowsMax = 2048;
 constexpr double kCostMax = 0.92;
 /// A guess of more structure has to leave so much less: narrower numbers, or records, than the best so far; rows.
 constexpr double kSimplerType = 0.85, kSimplerRows = 0.97;
-/// An earlier guess fits if it leaves no more than so many times as much.
-constexpr double kFits = 1.1;
+/// Nor do floats of another width.
+constexpr double kSimplerFloats = 0.97;
+/// An earlier guess fits if it leaves no more than so many times as much. Where only sizes are alike, what is somewhat
+/// different may be something else.
+constexpr double kFits = 1.1, kFitsSizes = 1.02;
 /// Of a row, so many numbers are compared with those so far before them, for all lengths of rows.
 constexpr size_t kRowProbes = 48;
-constexpr size_t kRowsTried = 24, kRowsVerified = 5;
+/// So many lengths are looked at before the next ones, since their counts fit in the first cache.
+constexpr size_t kRowsTogether = 4096;
+constexpr size_t kRowsTried = 24, kRowsVerified = 5, kPlanesVerified = 5;
+/// So many numbers are enough to see some of the longest rows.
+constexpr size_t kNumbersForRows = 4 * kRowMax;
+/// Rows of other numbers of the type are taken to be these numbers' own if they gain so much.
+constexpr double kKnownRows = 0.8;
 constexpr uint64_t kRowMin = 4;
 /// Regions are found by pieces of this length, of which one more kind has to gain so much of the bits of one, and begin
 /// at such steps.
@@ -48,8 +57,8 @@ struct Numbers {
   uint64_t number(size_t index) const {
     T value = kernels::load<T>(begin, index);
     if (format.big_endian) value = kernels::swap_bytes(value);
-    if (format.floating) value = kernels::to_ordered(value);
-    return value;
+    if (!format.floating) return value;
+    return format.sign_last ? kernels::to_sign_last(value) : kernels::to_ordered(value);
   }
   /// As a signed number, of which differences are meaningful at any width.
   int64_t operator[](size_t index) const {
@@ -207,7 +216,11 @@ std::vector<uint64_t> distances_of(const NumberGuess& guess) {
   return distances;
 }
 
-Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) { return {raw, number_format(guess.type), guess.phase}; }
+Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) {
+  kernels::NumberFormat format = number_format(guess.type);
+  format.sign_last = guess.sign_last;
+  return {raw, format, guess.phase};
+}
 
 /// The kinds of numbers that there may be: each type, from each byte on.
 std::vector<NumberGuess> kinds_of(const std::vector<ElementType>& types) {
@@ -250,26 +263,54 @@ NumberGuess guess_kind(ByteSpan raw, const std::vector<NumberGuess>& kinds) {
   return best;
 }
 
+/// Of what nothing predicts, floats of which those that follow each other are of about the same size.
+std::optional<NumberGuess> guess_floats(ByteSpan raw, const std::vector<NumberGuess>& kinds) {
+  NumberGuess best;
+  best.cost = kCostMax;
+  for (NumberGuess guess : kinds) {
+    if (guess.type.kind != ElementKind::floating) continue;
+    guess.sign_last = true;
+    const Numbers numbers = numbers_of(guess, raw);
+    const bool other_width = best.sign_last && guess.type.bytes != best.type.bytes;
+    const double limit = (other_width ? kSimplerFloats : 1) * best.cost;
+    if (costs_of_records<1>(numbers)[1] >= limit) continue;
+    guess.cost = cost_of(numbers, {1}, kPlacesToVerify);
+    if (guess.cost < limit) best = guess;
+  }
+  return best.sign_last ? std::optional(best) : std::nullopt;
+}
+
+/// From each number but the first to the next one.
+template <class T>
+std::vector<float> steps_as(const Numbers& numbers, size_t count) {
+  std::vector<float> steps(count);
+  T before = static_cast<T>(numbers.number<T>(0));
+  for (size_t i = 1; i < count; ++i) {
+    const T value = static_cast<T>(numbers.number<T>(i));
+    steps[i] = static_cast<float>(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before)));
+    before = value;
+  }
+  return steps;
+}
+std::vector<float> steps_of(const Numbers& numbers, size_t count) {
+  switch (numbers.format.bytes) {
+    case 8: return steps_as<uint64_t>(numbers, count);
+    case 4: return steps_as<uint32_t>(numbers, count);
+    default: return steps_as<uint16_t>(numbers, count);
+  }
+}
+
 /// How long the rows are, by how many numbers are better predicted with those of the row before; the likeliest first.
 std::vector<uint64_t> likely_rows(const Numbers& numbers) {
-  const uint64_t row_max = std::min<uint64_t>(kRowMax, numbers.count / 2);
+  const uint64_t row_max = std::min<uint64_t>(kRowMax, numbers.count / 2 - 1);
   if (row_max < 2 * kRecordMax) return {};
-  std::vector<float> steps(numbers.count);
-  for (size_t i = 1; i < numbers.count; ++i) {
-    const uint64_t difference = static_cast<uint64_t>(numbers[i]) - static_cast<uint64_t>(numbers[i - 1]);
-    steps[i] = static_cast<float>(wrapped(difference, numbers.format.bytes));
-  }
+  const std::vector<float> steps = steps_of(numbers, std::min(numbers.count, kNumbersForRows));
   std::vector<uint32_t> better(row_max + 1);  // the more, the closer they are
-  const size_t gap = (numbers.count - row_max - 1) / kRowProbes;
-  for (size_t probe = 0; probe < kRowProbes; ++probe) {
-    const size_t at = row_max + probe * gap;
-    const float step = steps[at];
-    const float near = std::abs(step) / 2, nearer = near / 4, nearest = nearer / 4;
-    const float* const before = &steps[at - row_max];
-    for (size_t row = 0; row < row_max; ++row) {
-      const float off = std::abs(step - before[row]);
-      better[row] += uint32_t{off < near} + uint32_t{off < nearer} + uint32_t{off < nearest};
-    }
+  const size_t gap = (steps.size() - row_max - 1) / kRowProbes;
+  for (size_t begin = 0; begin < row_max; begin += kRowsTogether) {
+    const size_t count = std::min<size_t>(kRowsTogether, row_max - begin);
+    for (size_t at = row_max; at < row_max + kRowProbes * gap; at += gap)
+      kernels::count_near(steps[at], {&steps[at - row_max + begin], count}, {&better[begin], count});
   }
   // better[i] is of rows of row_max - i.
   std::vector<uint64_t> rows;
@@ -288,44 +329,71 @@ std::vector<uint64_t> likely_rows(const Numbers& numbers) {
 /// What rows of this length gain, and what they gain if straight lines across them are taken, too: these show which the
 /// rows are.
 struct RowGain {
+  RowGain() = default;
   RowGain(const Numbers& numbers, uint64_t length, size_t places)
       : row(length),
         gain(gain_of(numbers, {1}, row, places)),
         with_straight(gain * std::min(gain_of(numbers, {1, row}, 2 * row, places), 1.0)) {}
   bool operator<(const RowGain& other) const { return with_straight < other.with_straight; }
 
-  uint64_t row;
-  double gain, with_straight;
+  uint64_t row = 0;
+  double gain = 1, with_straight = 1;
 };
 
-/// Finds rows, and planes of rows.
-void guess_dims(ByteSpan raw, NumberGuess& guess) {
-  const Numbers numbers = numbers_of(guess, raw);
+/// The likeliest length of rows; if none gain enough, of 0 numbers.
+RowGain guess_rows(const Numbers& numbers) {
   std::vector<RowGain> by_few;
   for (const uint64_t row : likely_rows(numbers)) by_few.emplace_back(numbers, row, kPlaces);
   std::stable_sort(by_few.begin(), by_few.end());
-  uint64_t best_row = 0;
-  double row_gain = 1, best_gain = kSimplerRows;
-  for (size_t i = 0; i < std::min(by_few.size(), kRowsVerified); ++i) {
-    const RowGain verified(numbers, by_few[i].row, kPlacesToVerify);
-    if (verified.with_straight >= best_gain) continue;
-    best_gain = verified.with_straight;
-    row_gain = verified.gain;
-    best_row = verified.row;
+  RowGain best;
+  best.with_straight = kSimplerRows;
+  for (size_t i = 0; i < std::min(by_few.size(), kRowsVerified); ++i)
+    best = std::min(best, RowGain(numbers, by_few[i].row, kPlacesToVerify));
+  return best;
+}
+/// Of other numbers of the type, those that these seem to have, too.
+RowGain known_rows(const Numbers& numbers, std::span<const NumberGuess> known, const ElementType& type) {
+  RowGain best;
+  best.with_straight = kKnownRows;
+  std::vector<uint64_t> tried;
+  for (const NumberGuess& other : known) {
+    if (other.dims.empty() || other.type != type || numbers.count < 2 * other.dims.front()) continue;
+    if (std::find(tried.begin(), tried.end(), other.dims.front()) != tried.end()) continue;
+    tried.push_back(other.dims.front());
+    best = std::min(best, RowGain(numbers, other.dims.front(), kPlacesToVerify));
   }
+  return best;
+}
+
+/// Finds rows, and planes of rows.
+void guess_dims(ByteSpan raw, std::span<const NumberGuess> known, NumberGuess& guess) {
+  const Numbers numbers = numbers_of(guess, raw);
+  RowGain best = known_rows(numbers, known, guess.type);
+  if (best.row == 0) best = guess_rows(numbers);
+  const uint64_t best_row = best.row;
   if (best_row == 0) return;
   guess.dims = {best_row, numbers.count / best_row + 1};
+  const auto plane_gain_of = [&](uint64_t rows, size_t places) {
+    return gain_of(numbers, {1, best_row}, rows * best_row, places);
+  };
+  // A few places tell; but of straight planes, which gain little, all.
+  std::vector<std::pair<double, uint64_t>> planes = {{0, 2}};
+  const uint64_t rows_max = std::min(numbers.count / 2 / best_row, kRowsMax);
+  for (uint64_t rows = 3; rows <= rows_max; ++rows) {
+    const double gain = plane_gain_of(rows, kPlaces / 4);
+    if (gain < kSimplerRows) planes.emplace_back(gain, rows);
+  }
+  const size_t verified = std::min(planes.size(), kPlanesVerified);
+  std::partial_sort(planes.begin(), planes.begin() + static_cast<ptrdiff_t>(verified), planes.end());
+  planes.resize(rows_max < 2 ? 0 : verified);
   double plane_gain = kSimplerRows;
-  for (uint64_t rows = 2; rows <= std::min(numbers.count / 2 / best_row, kRowsMax); ++rows) {
-    const auto gain_at = [&](size_t places) { return gain_of(numbers, {1, best_row}, rows * best_row, places); };
-    // A few places tell; but of straight planes, which gain little, all.
-    if (rows > 2 && gain_at(kPlaces / 4) >= plane_gain) continue;
-    const double gain = gain_at(kPlacesToVerify);
+  for (const auto& [few, rows] : planes) {
+    const double gain = plane_gain_of(rows, kPlacesToVerify);
     if (gain >= plane_gain) continue;
     plane_gain = gain;
     guess.dims = {best_row, rows, numbers.count / best_row / rows + 1};
   }
-  guess.cost = row_gain * cost_of(numbers, {1}, kPlacesToVerify) * (guess.dims.size() > 2 ? plane_gain : 1);
+  guess.cost = best.gain * cost_of(numbers, {1}, kPlacesToVerify) * (guess.dims.size() > 2 ? plane_gain : 1);
 }
 
 double cost_of_kind(ByteSpan piece, const NumberGuess& kind) {
@@ -421,12 +489,23 @@ PackShape NumberGuess::shape_of(uint64_t raw_bytes) const {
   return shape;
 }
 
+namespace {
+bool fits_at(double cost, const NumberGuess& guess, ByteSpan raw) {
+  if (!guess.sign_last) return cost <= kFits * guess.cost;
+  if (cost > std::min(kFitsSizes * guess.cost, kCostMax) || kFitsSizes * cost < guess.cost) return false;
+  NumberGuess in_order = guess;
+  in_order.sign_last = false;
+  const auto of_records = costs_of_records<kRecordMax>(numbers_of(in_order, raw));
+  return *std::min_element(of_records.begin(), of_records.end()) > kFitsSizes * cost;
+}
+}  // namespace
+
 double cost_as(ByteSpan raw, const NumberGuess& guess) {
   return cost_of(numbers_of(guess, raw), distances_of(guess), kPlacesToVerify);
 }
 
 bool fits(ByteSpan raw, const NumberGuess& guess) {
-  return raw.size() >= kRawBytesMin && cost_as(looked_at(raw), guess) <= kFits * guess.cost;
+  return raw.size() >= kRawBytesMin && fits_at(cost_as(looked_at(raw), guess), guess, looked_at(raw));
 }
 
 std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGuess> known, const ElementType& type) {
@@ -437,16 +516,16 @@ std::optional<NumberGuess> guess_numbers(ByteSpan raw, std::span<const NumberGue
   for (const NumberGuess& guess : known) {
     if (type.numeric() && guess.type != type) continue;
     const double cost = cost_as(raw, guess);
-    if (cost > kFits * guess.cost || cost >= least) continue;
+    if (!fits_at(cost, guess, raw) || cost >= least) continue;
     fitting = &guess;
     least = cost;
   }
   if (fitting != nullptr) return *fitting;
   NumberGuess guess = guess_kind(raw, type.numeric() ? kinds_of({type}) : likely_kinds());
-  if (guess.cost > kCostMax) return std::nullopt;
+  if (guess.cost > kCostMax) return type.numeric() ? std::nullopt : guess_floats(raw, likely_kinds());
   NumberGuess of_rows = guess;
   of_rows.record = 1;
-  guess_dims(raw, of_rows);
+  guess_dims(raw, known, of_rows);
   const double limit = (guess.record > 1 ? kSimplerType : 1) * guess.cost;
   if (!of_rows.dims.empty() && of_rows.cost <= limit) {
     of_rows.cost = cost_as(raw, of_rows);

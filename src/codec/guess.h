@@ -16,6 +16,7 @@ struct NumberGuess {
   uint64_t record = 1;         ///< a number is like the one so many before it: more than 1 of tables of records
   std::vector<uint64_t> dims;  ///< of the array that they seem to be, fastest first; empty: no rows are seen
   double cost = 1;             ///< the bits that predictions leave of each, by its bits
+  bool sign_last = false;      ///< floats of like size, of any sign: nothing else predicts them
 
   /// The bytes as a pack of these numbers, once `phase` bytes are gone from their front.
   PackShape shape_of(uint64_t raw_bytes) const;

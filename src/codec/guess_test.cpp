@@ -97,6 +97,47 @@ TEST(Guess, FindsNothingInNoiseAndInConstants) {
   EXPECT_FALSE(guess_numbers(ByteVector(100), {}));
 }
 
+/// Numbers of any sign and no order, whose size changes slowly.
+template <class T>
+ByteVector wave_functions(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<T> numbers;
+  for (size_t i = 0; i < count; ++i) {
+    const double size = std::exp(-6 - std::cos(1e-4 * static_cast<double>(i)));
+    numbers.push_back(static_cast<T>(size * std::normal_distribution<double>()(random)));
+  }
+  const ByteSpan bytes = std::as_bytes(std::span(numbers));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(Guess, FindsFloatsOfWhichOnlyTheSizeIsAlike) {
+  for (const int phase : {0, 4, 5}) {
+    ByteVector raw = wave_functions<double>(20'000, 3);
+    for (int i = 0; i < phase; ++i) raw.insert(raw.begin(), static_cast<std::byte>(17 * i));
+    const auto guess = guess_numbers(raw, {});
+    ASSERT_TRUE(guess) << phase;
+    EXPECT_TRUE(guess->sign_last);
+    EXPECT_EQ(guess->type.name(), "F64LE");
+    EXPECT_EQ(guess->phase, static_cast<uint32_t>(phase));
+    EXPECT_TRUE(fits(raw, *guess));
+    const std::vector<NumberGuess> known = {*guess};
+    EXPECT_EQ(guess_numbers(raw, known), *guess);
+  }
+  const auto guess = guess_numbers(wave_functions<float>(40'000, 3), {});
+  ASSERT_TRUE(guess);
+  EXPECT_EQ(guess->type.name(), "F32LE");
+
+  const ByteVector raw = wave_functions<double>(40'000, 5);
+  const PackShape bytes{.type = {}, .runs = {{raw.size(), {}, false}}};
+  const EncodedBytes encoded = *make_encoder(*CodecPolicy::parse("balanced"))->encode(raw, bytes);
+  EXPECT_EQ(*recipe_name(encoded.recipe), "signlast+magnitudes");
+  for (const char* chain : {"shuffle:8+zstd:1", "delta:8+shuffle:8+zstd:1", "zstd:3"})
+    EXPECT_LT(size_of(encoded), size_of(*encode_chain(*CodecChain::parse(chain), raw, bytes))) << chain;
+  ByteVector decoded(raw.size());
+  ASSERT_TRUE(decode_chain(encoded.recipe, encoded.body, decoded).ok());
+  EXPECT_EQ(decoded, raw);
+}
+
 TEST(Guess, KeepsTheLastOneWhereItFits) {
   const ByteVector raw = field_of<double>(200, 300, false);
   const auto guess = guess_numbers(raw, {});

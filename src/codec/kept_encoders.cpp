@@ -3,6 +3,7 @@
 namespace varve {
 
 void KeptEncoders::begin_set() {
+  found_->begin_set();
   const MutexLock lock(mutex_);
   ++set_;
   std::erase_if(encoders_, [now = set_](const auto& each) { return each.second.set + 2 < now; });
@@ -12,7 +13,7 @@ void KeptEncoders::begin_set() {
 std::shared_ptr<Encoder> KeptEncoders::of(const std::string& key, const CodecPolicy& policy, PackContents contents) {
   const MutexLock lock(mutex_);
   Kept& kept = encoders_[key];
-  if (kept.encoder == nullptr) kept.encoder = make_encoder(policy, contents);
+  if (kept.encoder == nullptr) kept.encoder = make_encoder(policy, contents, found_);
   kept.set = set_;
   return kept.encoder;
 }

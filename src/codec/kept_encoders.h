@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codec/chooser.h"
+#include "codec/found_numbers.h"
 #include "core/sync.h"
 
 namespace varve {
@@ -25,6 +26,7 @@ class KeptEncoders {
     std::shared_ptr<Encoder> encoder;
     uint64_t set = 0;  ///< the last one that had it
   };
+  const std::shared_ptr<FoundNumbers> found_ = std::make_shared<FoundNumbers>();
   Mutex mutex_;
   std::map<std::string, Kept> encoders_ VARVE_GUARDED_BY(mutex_);
   uint64_t set_ VARVE_GUARDED_BY(mutex_) = 0;

@@ -412,6 +412,17 @@ VARVE_TARGET_AVX2 void count_matches_avx2(const std::byte* bytes, std::span<cons
   count_matches_body(bytes, positions, matches);
 }
 
+VARVE_KERNEL_BODY void count_near_body(float value, std::span<const float> values, std::span<uint32_t> counts) {
+  const float near = std::abs(value) / 2, nearer = near / 4, nearest = nearer / 4;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float off = std::abs(value - values[i]);
+    counts[i] += uint32_t{off < near} + uint32_t{off < nearer} + uint32_t{off < nearest};
+  }
+}
+VARVE_TARGET_AVX2 void count_near_avx2(float value, std::span<const float> values, std::span<uint32_t> counts) {
+  count_near_body(value, values, counts);
+}
+
 }  // namespace
 
 void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in,
@@ -487,6 +498,11 @@ void difference_forward_piece(NumberFormat format, std::span<const DifferenceRun
 void count_matches(ByteSpan bytes, std::span<const size_t> positions, std::span<uint32_t> matches) {
   if (machine_has_avx2()) return count_matches_avx2(bytes.data(), positions, matches);
   count_matches_body(bytes.data(), positions, matches);
+}
+
+void count_near(float value, std::span<const float> values, std::span<uint32_t> counts) {
+  if (machine_has_avx2()) return count_near_avx2(value, values, counts);
+  count_near_body(value, values, counts);
 }
 
 void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {

@@ -74,6 +74,9 @@ void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun
 /// Adds to matches[i] how many of `positions` have the byte that is 4 * (matches.size() - i) bytes before them. As many
 /// bytes are before each.
 void count_matches(ByteSpan bytes, std::span<const size_t> positions, std::span<uint32_t> matches);
+/// Adds to each count how closely the value beside it is like `value`: 1 each if they differ by less than a half, an
+/// eighth and a 32nd of its size.
+void count_near(float value, std::span<const float> values, std::span<uint32_t> counts);
 
 // Transpositions of elements of `element_bytes` bytes. `in` and `out` have the same size and do not overlap; neither
 // needs to be aligned. Bytes after the last whole element (after the last multiple of eight elements, for bits) stay

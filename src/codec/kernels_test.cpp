@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "codec/kernels.h"
 #include "codec/test_packs.h"
 
@@ -65,6 +68,21 @@ TEST(NumberKernels, CountMatchesOfBytes) {
   }
   count_matches(bytes, positions, matches);
   EXPECT_EQ(matches, expected);
+}
+
+TEST(NumberKernels, CountWhatIsNear) {
+  std::vector<float> values;
+  for (int i = -1000; i <= 1000; ++i) values.push_back(static_cast<float>(i) / 100);
+  values.insert(values.end(), {0.0F, std::numeric_limits<float>::infinity(), std::nanf("")});
+  for (const float value : {0.0F, 4.0F, -8.0F, std::numeric_limits<float>::infinity()}) {
+    std::vector<uint32_t> counts(values.size(), 3), expected(values.size(), 3);
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (const float share : {2.0F, 8.0F, 32.0F})
+        expected[i] += std::abs(value - values[i]) < std::abs(value) / share;
+    }
+    count_near(value, values, counts);
+    EXPECT_EQ(counts, expected) << value;
+  }
 }
 
 TEST(ShuffleKernels, AgreeWithTheirPlainTwinsAndInvertEachOther) {

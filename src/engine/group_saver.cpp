@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "codec/found_numbers.h"
 #include "core/work_meter.h"
 #include "engine/bundle.h"
 #include "engine/effort_pace.h"
@@ -247,7 +248,7 @@ class PackWriter {
     const PackContents contents = contents_of_class(key);
     KeptEncoders* const kept = context_.options.encoders;
     const auto encoder = [&](const CodecPolicy& policy) -> std::shared_ptr<Encoder> {
-      if (kept == nullptr) return make_encoder(policy, contents);
+      if (kept == nullptr) return make_encoder(policy, contents, found_);
       return kept->of(policy.name() + ' ' + key, policy, contents);
     };
     ClassEncoders& encoders = encoders_.emplace_back();
@@ -313,6 +314,7 @@ class PackWriter {
   const GroupStreams& group_;
   GroupPacks& packs_;
   SpreadWriter& arenas_;
+  const std::shared_ptr<FoundNumbers> found_ = std::make_shared<FoundNumbers>();
   std::vector<ClassEncoders> encoders_;  ///< of each class, then of each bundle
   PackBuilder builder_;
   uint32_t building_ = 0;  ///< ordinal in packs_ of the pack being built

@@ -282,7 +282,7 @@ std::shared_ptr<Encoder> PackFetcher::encoder_for(const std::string& class_key) 
   const MutexLock lock(mutex_);
   if (encoders_.size() > kEncodersMax) encoders_.clear();
   std::shared_ptr<Encoder>& encoder = encoders_[class_key];
-  if (encoder == nullptr) encoder = make_encoder(*recode_, contents_of_class(class_key));
+  if (encoder == nullptr) encoder = make_encoder(*recode_, contents_of_class(class_key), found_);
   return encoder;
 }
 

@@ -11,6 +11,7 @@
 
 #include "codec/chooser.h"
 #include "codec/codec.h"
+#include "codec/found_numbers.h"
 #include "core/sync.h"
 #include "format/tree.h"
 #include "store/chunk_index.h"
@@ -117,6 +118,7 @@ class PackFetcher {
   const Store& from_;
   const bool check_chunks_;
   const std::optional<CodecPolicy> recode_;
+  const std::shared_ptr<FoundNumbers> found_ = std::make_shared<FoundNumbers>();  ///< for recode_
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<Encoder>> encoders_ VARVE_GUARDED_BY(mutex_);
 };
