@@ -21,8 +21,9 @@ constexpr double kDifferencesAdvantage = 1.05;
 constexpr double kNumbersAdvantage = 1.1;
 /// So many chains there are of bytes that take them for nothing: those that only look for what repeats.
 constexpr size_t kPlainChains = 2;
-/// The level of zstd that looks far away (zstd_codec.cpp).
-constexpr int kFarZstdLevel = 3;
+/// The level of zstd that looks far away (zstd_codec.cpp). Of Meep's fields, the third leaves 4 % less than the second,
+/// and takes half as long again.
+constexpr int kFarZstdLevel = 2, kFarZstdLevelBest = 3;
 
 CodecChain chain(std::vector<CodecChain::Stage> stages) {
   std::erase_if(stages, [](const CodecChain::Stage& each) { return each.codec == nullptr; });
@@ -241,10 +242,11 @@ std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
   return chains;
 }
 
-std::vector<CodecChain> far_chains(const ElementType& type) {
-  std::vector<CodecChain> chains = {filtered({}, kFarZstdLevel)};
+std::vector<CodecChain> far_chains(const ElementType& type, Effort effort) {
+  const int level = effort == Effort::best ? kFarZstdLevelBest : kFarZstdLevel;
+  std::vector<CodecChain> chains = {filtered({}, level)};
   if (is_machine_number(type) && type.bytes > 1)
-    chains.push_back(filtered({stage(CodecNumber::shuffle)}, kFarZstdLevel));
+    chains.push_back(filtered({stage(CodecNumber::shuffle)}, level));
   return chains;
 }
 

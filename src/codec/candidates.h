@@ -57,7 +57,7 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
 const CodecChain& across_chain(Effort effort);
 /// For what repeats from far away: filters change the bytes, and may hide it.
-std::vector<CodecChain> far_chains(const ElementType& type);
+std::vector<CodecChain> far_chains(const ElementType& type, Effort effort);
 /// What suits most packs of this type, the default first: what one gets without a trial.
 std::span<const CodecChain> usual_chains(const ElementType& type);
 inline const CodecChain& default_chain(const ElementType& type) { return usual_chains(type).front(); }

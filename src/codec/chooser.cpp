@@ -176,7 +176,7 @@ class AutomaticEncoder final : public Encoder {
     // All that can be found in noise is that it comes again.
     const bool all_noise = raw.size() - opened.made_bytes < worth_bytes;
     VARVE_ASSIGN(EncodedBytes closed,
-                 all_noise ? encode_chain(far_chains(shape.type).front(), raw, shape) : encode_as_it_is(raw, shape));
+                 all_noise ? encode_chain(far_chains(shape.type, effort_).front(), raw, shape) : encode_as_it_is(raw, shape));
     const bool smaller = size_of(by_content) < size_of(closed) && comes_back(by_content, raw);
     return smaller ? std::move(by_content) : std::move(closed);
   }
@@ -440,7 +440,7 @@ class AutomaticEncoder final : public Encoder {
   Result<Smallest> encode_wide_by_trial(ByteSpan raw, const PackShape& shape, const std::optional<NumberGuess>& guess) {
     VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, guess));
     std::vector<Candidate> candidates;
-    for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
+    for (CodecChain& chain : far_chains(shape.type, effort_)) candidates.push_back({std::move(chain)});
     const Candidate& near = trial.outcomes.front().candidate;
     const bool is_plain = !near.as && near.chain.stages().size() == 1 && ends_in(near.chain, CodecNumber::zstd);
     std::optional<Smallest> far;

@@ -21,7 +21,7 @@ constexpr size_t kSampleBytes = 2_KiB;
 constexpr size_t kRoomKeptMax = 8_MiB;
 /// From this level on, all of a longer input is a window in which matches are looked for; the library's own is no
 /// larger than this.
-constexpr int kFarLevelMin = 3;
+constexpr int kFarLevelMin = 2;
 constexpr size_t kFarBytesMin = 2_MiB;
 
 struct ContextDeleter {
