@@ -34,9 +34,9 @@ constexpr double kClearlyMore = 1.02, kSmoothShare = 0.3, kAsSampled = 0.8;
 /// With effort balanced, by how much any coder must make a pack smaller than magnitudes do, which take a third of the
 /// time.
 constexpr double kMagnitudesAdvantage = 1.01;
-/// Of a class whose bytes are no numbers, ever more packs are taken as they are before one is looked at again: one less
-/// than 2 to the power of this.
-constexpr unsigned kFutileGuessesMax = 4;
+/// How seldom packs of a class are looked at, in the end, for numbers, for what can be opened, and for what is worth a
+/// search (Lookout); and for regions, of which a file may have some at any place.
+constexpr unsigned kFutileLooksMax = 4, kFutileRegionsMax = 2;
 constexpr size_t kFastSampleBytes = 16_KiB;
 /// With effort fast, by how much a chain must make a sample smaller than bit planes do to be worth its coder: lz4,
 /// which takes twice as long, and zstd, which takes four times as long.
@@ -109,6 +109,34 @@ class PaperEncoder final : public Encoder {
   const PackContents contents_;
 };
 
+/// Something that packs of a class may have, and that takes time to look for: where it was in vain, ever more packs are
+/// taken as they are before one is looked at again: one less than 2 to the power of `futile_max`. Thread-safe.
+class Lookout {
+ public:
+  explicit Lookout(unsigned futile_max) : futile_max_(futile_max) {}
+  bool is_due() {
+    const MutexLock lock(mutex_);
+    if (left_out_ == 0) return true;
+    --left_out_;
+    return false;
+  }
+  void note(bool found) {
+    const MutexLock lock(mutex_);
+    futile_ = found ? 0 : std::min(futile_ + 1, futile_max_);
+    left_out_ = (1U << futile_) - 1;
+  }
+  void begin_set() {
+    const MutexLock lock(mutex_);
+    left_out_ = 0;
+  }
+
+ private:
+  const unsigned futile_max_;
+  Mutex mutex_;
+  unsigned futile_ VARVE_GUARDED_BY(mutex_) = 0;    ///< looks one after the other
+  unsigned left_out_ VARVE_GUARDED_BY(mutex_) = 0;  ///< packs that come next
+};
+
 class AutomaticEncoder final : public Encoder {
  public:
   AutomaticEncoder(Effort effort, bool opens_compressed, std::shared_ptr<FoundNumbers> found_by_all)
@@ -124,7 +152,7 @@ class AutomaticEncoder final : public Encoder {
     }
     if (!shape.parts.empty()) return encode_across(raw, shape);
     const bool may_open = of_opened_ != nullptr && shape.type == ElementType{} &&
-                          (may_be_compressed(raw) || begins_with_blosc(raw)) && is_opening_due();
+                          (may_be_compressed(raw) || begins_with_blosc(raw)) && openings_.is_due();
     return may_open ? encode_opened(raw, shape) : encode_as_it_is(raw, shape);
   }
 
@@ -133,7 +161,7 @@ class AutomaticEncoder final : public Encoder {
     if (of_opened_ != nullptr) of_opened_->begin_set();
     found_.begin_set();
     const MutexLock lock(mutex_);
-    packs_without_guess_ = packs_without_opening_ = packs_without_search_ = 0;
+    for (Lookout* const lookout : {&guesses_, &openings_, &searches_, &regions_}) lookout->begin_set();
     learned_in_vain_ = false;
     for (auto each = choices_.begin(); each != choices_.end();) {
       Choice& choice = each->second;
@@ -153,30 +181,19 @@ class AutomaticEncoder final : public Encoder {
     return Status::internal("unknown effort");
   }
 
-  /// Whether noise is looked at for what can be opened: where there was nothing, ever more packs are left out.
-  bool is_opening_due() {
-    const MutexLock lock(mutex_);
-    if (packs_without_opening_ == 0) return true;
-    --packs_without_opening_;
-    return false;
-  }
   /// By what programs have compressed in it, unless it takes less as it is.
   Result<EncodedBytes> encode_opened(ByteSpan raw, const PackShape& shape) {
     const uint64_t worth_bytes = raw.size() / kOpenedShareMin;
     Opened opened = open_blosc(raw);
     if (opened.made_bytes < worth_bytes) opened = open_deflated(raw);
     const bool worth = opened.made_bytes >= worth_bytes;
-    {
-      const MutexLock lock(mutex_);
-      futile_openings_ = worth ? 0 : std::min(futile_openings_ + 1, kFutileGuessesMax);
-      packs_without_opening_ = (1U << futile_openings_) - 1;
-    }
+    openings_.note(worth);
     if (!worth) return encode_as_it_is(raw, shape);
     VARVE_ASSIGN(EncodedBytes by_content, encode_contents(opened, raw.size()));
     // All that can be found in noise is that it comes again.
     const bool all_noise = raw.size() - opened.made_bytes < worth_bytes;
-    VARVE_ASSIGN(EncodedBytes closed,
-                 all_noise ? encode_chain(far_chains(shape.type, effort_).front(), raw, shape) : encode_as_it_is(raw, shape));
+    VARVE_ASSIGN(EncodedBytes closed, all_noise ? encode_chain(far_chains(shape.type, effort_).front(), raw, shape)
+                                                : encode_as_it_is(raw, shape));
     const bool smaller = size_of(by_content) < size_of(closed) && comes_back(by_content, raw);
     return smaller ? std::move(by_content) : std::move(closed);
   }
@@ -308,9 +325,10 @@ class AutomaticEncoder final : public Encoder {
     using Maybe = std::optional<EncodedBytes>;
     // What was compressed is a section itself, and has none.
     const bool may_be = of_opened_ != nullptr && shape.type == ElementType{} && !recipe_is_store(whole.recipe);
-    if (!may_be || seems_text(raw)) return Maybe();
+    if (!may_be || seems_text(raw) || !regions_.is_due()) return Maybe();
     const std::vector<Region> regions = find_regions(raw);
     has_regions_ = regions.size() > 1;
+    regions_.note(has_regions_);
     if (!has_regions_) return Maybe();
     std::vector<EncodedSection> sections;
     ByteSpan left = raw;
@@ -478,19 +496,11 @@ class AutomaticEncoder final : public Encoder {
   std::optional<NumberGuess> guess_of(ByteSpan raw, const PackShape& shape) {
     if (shape.type.numeric() ? !may_be_records(shape) : shape.type.kind == ElementKind::text || seems_text(raw))
       return std::nullopt;
-    {
-      const MutexLock lock(mutex_);
-      if (packs_without_guess_ > 0) {
-        --packs_without_guess_;
-        return std::nullopt;
-      }
-    }
+    if (!guesses_.is_due()) return std::nullopt;
     std::optional<NumberGuess> guess = guess_again(raw, shape.type);
     // What is known of them.
     if (guess && shape.type.numeric() && guess->record == 1 && guess->phase == 0 && guess->dims.empty()) guess.reset();
-    const MutexLock lock(mutex_);
-    futile_guesses_ = guess ? 0 : std::min(futile_guesses_ + 1, kFutileGuessesMax);
-    packs_without_guess_ = (1U << futile_guesses_) - 1;
+    guesses_.note(guess.has_value());
     return guess;
   }
   /// One of the last guesses, if it fits. Of numbers, if that is known, of this type.
@@ -614,21 +624,13 @@ class AutomaticEncoder final : public Encoder {
     if (repeats.share() >= kSearchedShare) return true;
     const bool predicts = has_stage(chain, CodecNumber::lorenzo) || has_stage(chain, CodecNumber::across);
     if (predicts || !ends_in(chain, CodecNumber::zstd)) return false;
-    {
-      const MutexLock lock(mutex_);
-      if (packs_without_search_ > 0) {
-        --packs_without_search_;
-        return false;
-      }
-    }
+    if (!searches_.is_due()) return false;
     const PackSample sample = sample_of(raw, shape, kSearchedSampleBytes);
     VARVE_ASSIGN(const EncodedBytes usual, encode_candidate(candidate, sample.bytes, sample.shape));
     VARVE_ASSIGN(const EncodedBytes searched,
                  encode_chain(CodecChain({stage(CodecNumber::lzma)}), sample.bytes, sample.shape));
     const bool gains = static_cast<double>(size_of(searched)) < kSearchedGain * static_cast<double>(size_of(usual));
-    const MutexLock lock(mutex_);
-    futile_searches_ = gains ? 0 : std::min(futile_searches_ + 1, kFutileGuessesMax);
-    packs_without_search_ = (1U << futile_searches_) - 1;
+    searches_.note(gains);
     return gains;
   }
 
@@ -667,12 +669,10 @@ class AutomaticEncoder final : public Encoder {
   std::map<std::string, Choice> choices_ VARVE_GUARDED_BY(mutex_);
   bool first_trial_runs_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable first_trial_ended_;
-  std::atomic<bool> has_regions_{false};                       ///< the last pack that was looked at for them
-  bool learned_in_vain_ VARVE_GUARDED_BY(mutex_) = false;      ///< a chain that learns as it codes, the last time
-  unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
-  unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
-  unsigned futile_searches_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_search_ VARVE_GUARDED_BY(mutex_) = 0;
-  unsigned futile_openings_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_opening_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> has_regions_{false};                   ///< the last pack that was looked at for them
+  bool learned_in_vain_ VARVE_GUARDED_BY(mutex_) = false;  ///< a chain that learns as it codes, the last time
+  Lookout guesses_{kFutileLooksMax}, openings_{kFutileLooksMax}, searches_{kFutileLooksMax};
+  Lookout regions_{kFutileRegionsMax};
 };
 
 }  // namespace
