@@ -97,8 +97,7 @@ class KnownChunks {
     for (size_t i = skipped; i < end; ++i) {
       VARVE_TRY(batches[i].wait());
       for (const BatchChunk& chunk : batches[i].batch->chunks) {
-        if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr)
-          prefixes.push_back(chunk.score.prefix());
+        if (!chunk.pattern && !fresh_.find(chunk.score, chunk.bytes)) prefixes.push_back(chunk.score.prefix());
       }
     }
     auto question = std::make_shared<ChunkIndex::Cursor::Question>(cursor_.question(prefixes));
@@ -119,12 +118,13 @@ class KnownChunks {
   }
 
   std::optional<Reference> find(const BatchChunk& chunk, GroupPacks& packs) {
-    if (const FreshChunks::Place* place = fresh_.find(chunk.score, chunk.bytes))
+    if (const std::optional<FreshChunks::Place> place = fresh_.find(chunk.score, chunk.bytes))
       return Reference{place->pack, place->offset, chunk.bytes};
     if (const std::optional<KnownChunk> known = cursor_.find(chunk.score, chunk.bytes))
       return Reference{packs.ordinal_of(known->pack), known->offset, chunk.bytes};
     return std::nullopt;
   }
+  const FreshChunks& fresh() const { return fresh_; }
   /// This save has laid the chunk down.
   void note_fresh(const BatchChunk& chunk, const Reference& at) {
     fresh_.insert(chunk.score, chunk.bytes, {at.pack, static_cast<uint32_t>(at.offset)});
@@ -170,9 +170,7 @@ class PackWriter {
         builder_(context.options.pack_bytes, context.options.scheme),
         encoding_max_(std::clamp<uint64_t>(
             context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
-            context.tasks_max)),
-        entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
-    laid_down_->prefixes.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
+            context.tasks_max)) {
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(key);
     }
@@ -197,16 +195,21 @@ class PackWriter {
     while (!encoding_.empty()) VARVE_TRY(append_oldest());
     return {};
   }
-  /// Of what was appended, for the index; none if they are too many.
-  std::vector<ChunkIndexEntry> entries() const {
-    std::vector<ChunkIndexEntry> entries;
-    if (!laid_down_) return entries;
-    entries.reserve(laid_down_->prefixes.size());
-    for (const LaidDown::Pack& pack : laid_down_->packs) {
-      for (uint32_t chunk = 0; chunk < pack.chunk_count; ++chunk)
-        entries.push_back({laid_down_->prefixes[entries.size()], pack.place.arena, pack.place.ordinal, chunk});
-    }
-    return entries;
+  /// Of what was appended, for the index; none if so much was laid down that some of it is not known any more.
+  ChunkIndexEntries entries(const FreshChunks& fresh) const {
+    ChunkIndexEntries entries;
+    uint64_t chunks = 0;
+    for (const LaidDownPack& pack : laid_down_) chunks += pack.chunk_count;
+    entries.reserve(chunks);
+    auto pack = laid_down_.begin();
+    uint32_t chunk = 0;
+    const bool all = fresh.each_prefix([&](uint64_t prefix) {
+      entries.push_back({prefix, pack->place.arena, pack->place.ordinal, chunk++});
+      if (chunk < pack->chunk_count) return;
+      ++pack;
+      chunk = 0;
+    });
+    return all ? std::move(entries) : ChunkIndexEntries();
   }
 
  private:
@@ -217,14 +220,12 @@ class PackWriter {
     std::optional<Task<Result<EncodedBytes>>> task;  ///< none: it is stored as it is
   };
 
-  /// What the index is to know.
-  struct LaidDown {
-    struct Pack {
-      SpreadWriter::Place place;
-      uint32_t chunk_count = 0;
-    };
-    std::vector<Pack> packs;
-    std::vector<uint64_t> prefixes;  ///< of the scores of their chunks, which are many: the rest follows from the packs
+  static bool is_encoded(const EncodingPack& pack) { return !pack.task || pack.task->ready(); }
+
+  /// What the index is to know of its chunks, beside their scores.
+  struct LaidDownPack {
+    SpreadWriter::Place place;
+    uint32_t chunk_count = 0;
   };
 
   PackEffort effort_for(const PendingPack& pack) const {
@@ -283,7 +284,7 @@ class PackWriter {
       });
     }
     encoding_.push_back({pack, std::move(task)});
-    while (!encoding_.empty() && !encoding_.front().task) VARVE_TRY(append_oldest());
+    while (!encoding_.empty() && is_encoded(encoding_.front())) VARVE_TRY(append_oldest());
     return {};
   }
 
@@ -294,18 +295,16 @@ class PackWriter {
     meta.recipe = {std::byte{0}};  // of what is stored
     ByteSpan body = oldest.pack->bytes();
     std::shared_ptr<const void> keeper = oldest.pack;
+    EncodedBytes encoded;
     if (oldest.task) {
-      VARVE_ASSIGN(EncodedBytes encoded, oldest.task->wait());
+      // To encode it took far longer than to copy it now does, and what waits is the program's memory.
+      VARVE_ASSIGN(encoded, oldest.task->wait());
       meta.recipe = std::move(encoded.recipe);
-      auto kept = std::make_shared<const decltype(encoded.body)>(std::move(encoded.body));
-      body = *kept;
-      keeper = std::move(kept);
+      body = encoded.body;
+      keeper.reset();
     }
     VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body, std::move(keeper)));
-    if (laid_down_ && laid_down_->prefixes.size() + meta.chunks.size() > entries_max_) laid_down_.reset();
-    if (!laid_down_) return {};
-    laid_down_->packs.push_back({place, static_cast<uint32_t>(meta.chunks.size())});
-    for (const ChunkEntry& chunk : meta.chunks) laid_down_->prefixes.push_back(chunk.score.prefix());
+    laid_down_.push_back({place, static_cast<uint32_t>(meta.chunks.size())});
     return {};
   }
 
@@ -321,8 +320,7 @@ class PackWriter {
   size_t key_ = 0;         ///< its class, or bundle, in encoders_
   std::deque<EncodingPack> encoding_;
   const size_t encoding_max_;
-  const size_t entries_max_;
-  std::optional<LaidDown> laid_down_{std::in_place};  ///< none: too much of it
+  std::vector<LaidDownPack> laid_down_;
 };
 
 /// Stores the chunks of a group's streams, which know then where theirs are. One thread.
@@ -336,7 +334,8 @@ class GroupSaver {
         packs_(packs),
         class_bytes_left_(group.class_keys.size()),
         reference_counts_(group.files.size()),
-        known_(std::in_place, context.index, context.group_memory_bytes / 4, chunks_expected(context.options, group)),
+        known_(std::in_place, context.index, context.group_memory_bytes / 8 * 3,
+               chunks_expected(context.options, group)),
         writer_(context, source, group, packs, arenas) {
     for (const Stream& stream : group.streams) class_bytes_left_[stream.laid_class()] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;
@@ -346,8 +345,8 @@ class GroupSaver {
   Status store_chunks();
   /// What has become of them, after that: all but the tree and the arenas.
   GroupOutcome take_outcome() {
-    known_.reset();  // entries take its room
-    outcome_.entries = writer_.entries();
+    outcome_.entries = writer_.entries(known_->fresh());
+    known_.reset();
     return std::move(outcome_);
   }
 

@@ -25,8 +25,8 @@ struct SaveContext {
 /// What became of one group.
 struct GroupOutcome {
   GroupRecord record;
-  std::vector<ArenaId> arenas;           ///< the new ones: one, unless the store is spread
-  std::vector<ChunkIndexEntry> entries;  ///< of the new arenas, for the index; empty if there were too many to hold
+  std::vector<ArenaId> arenas;  ///< the new ones: one, unless the store is spread
+  ChunkIndexEntries entries;    ///< of the new arenas, for the index; empty if there were too many to hold
   uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
 };
 

@@ -51,7 +51,7 @@ Result<uint64_t> known_bytes(Source& source, const SaveOptions& options, const C
     score_batch(batch, score);
     for (const BatchChunk& chunk : batch.chunks) {
       if (chunk.pattern) continue;
-      if (chunks.find(chunk.score, chunk.bytes) != nullptr) {
+      if (chunks.find(chunk.score, chunk.bytes)) {
         known += chunk.bytes;
       } else {
         chunks.insert(chunk.score, chunk.bytes, {});

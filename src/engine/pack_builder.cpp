@@ -169,20 +169,20 @@ Status BatchReader::fill(ChunkBatch& batch) {
       if (was_hole) continue;
     }
     // Where a chunk of several ends, they say, and not the batch.
-    if (stream.joins && batch.buffer.size() - used < kJoinedChunkBytesMax && !takes(batch, stream)) return {};
+    if (stream.joins && batch.bytes_max - used < kJoinedChunkBytesMax && !takes(batch, stream)) return {};
     const uint64_t remaining = item_->end - item_->begin;
-    const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
+    const size_t want = std::min<uint64_t>(batch.bytes_max - used, remaining);
     if (want < remaining && (want < bytes_ahead_ || stream.joins)) return {};
     const uint64_t begin_before = item_->begin;
     if (const ByteSpan viewed = reader_.view(stream, item_->begin, want); viewed.size() == want) {
       cut(batch, viewed, std::nullopt);
       used += item_->begin - begin_before;
-      if (item_->begin != item_->end && used + bytes_ahead_ > batch.buffer.size()) return {};
+      if (item_->begin != item_->end && used + bytes_ahead_ > batch.bytes_max) return {};
       continue;
     }
     {
       const WorkMeter::Timer timer(WorkKind::read, want);
-      VARVE_TRY(reader_.read(stream, item_->begin, MutableByteSpan(batch.buffer).subspan(used, want)));
+      VARVE_TRY(reader_.read(stream, item_->begin, batch.room().subspan(used, want)));
     }
     if (stream.joins && want == stream.bytes) {
       join(batch, used);
@@ -190,7 +190,7 @@ Status BatchReader::fill(ChunkBatch& batch) {
       cut(batch, ByteSpan(batch.buffer).subspan(used, want), used);
     }
     used += item_->begin - begin_before;
-    if (item_->begin != item_->end && used + bytes_ahead_ > batch.buffer.size()) return {};
+    if (item_->begin != item_->end && used + bytes_ahead_ > batch.bytes_max) return {};
   }
   return {};
 }
@@ -260,8 +260,8 @@ void BatchReader::join(ChunkBatch& batch, size_t begin) {
 }
 
 namespace {
-/// What an entry takes, with its share of the slots while they are copied into more.
-constexpr uint64_t kEntryBytes = 96;
+/// What an entry takes on average, with its share of the slots, while one generation is copied into more room.
+constexpr uint64_t kEntryBytes = 72;
 constexpr size_t kSlotsMin = 1024;
 }  // namespace
 
@@ -270,63 +270,58 @@ FreshChunks::FreshChunks(uint64_t memory_bytes, uint64_t expected)
   current_.expect(std::min<uint64_t>(expected, generation_entries_max_));
 }
 
-const FreshChunks::Place* FreshChunks::find(const Score& score, size_t bytes) const {
-  for (const Generation* generation : {&current_, &previous_}) {
-    const Known* found = generation->find(score);
-    if (found != nullptr && found->bytes == bytes) return &found->place;
-  }
-  return nullptr;
+std::optional<FreshChunks::Place> FreshChunks::find(const Score& score, size_t bytes) const {
+  const std::optional<Place> place = current_.find(score, bytes);
+  return place ? place : previous_.find(score, bytes);
 }
 
 void FreshChunks::insert(const Score& score, size_t bytes, const Place& place) {
   if (current_.size() >= generation_entries_max_) {
+    forgets_ = previous_.size() > 0;
     previous_ = std::move(current_);
     current_ = {};
   }
-  current_.insert({score, place, static_cast<uint32_t>(bytes)});
+  current_.insert(score, bytes, place);
+}
+
+void FreshChunks::Generation::expect(uint64_t chunks) { make_room(std::bit_ceil(chunks + chunks / 2)); }
+
+void FreshChunks::Generation::make_room(size_t slots) {
+  slots_ = Table<Slot>(std::max(kSlotsMin, slots));
+  known_.reserve(slots_.size() / 3 * 2);
+  for (size_t i = 0; i < known_.size(); ++i) point(known_[i].score, i);
 }
 
 size_t FreshChunks::Generation::slot_of(const Score& score) const {
-  const uint64_t hash = score.prefix();
-  const auto tag = static_cast<uint32_t>(hash >> 32);
-  size_t at = hash & (slots_.size() - 1);
-  while (slots_[at].ordinal != 0 && (slots_[at].tag != tag || known_[slots_[at].ordinal - 1].score != score)) {
-    at = (at + 1) & (slots_.size() - 1);
-  }
+  const Slot tag = tag_of(score);
+  size_t at = score.prefix() & mask();
+  while (slots_[at] != 0 && ((slots_[at] & ~mask()) != tag || known_[place_in_known(slots_[at])].score != score))
+    at = (at + 1) & mask();
   return at;
 }
 
-void FreshChunks::Generation::expect(uint64_t chunks) {
-  slots_.resize(std::max(kSlotsMin, std::bit_ceil(chunks + chunks / 2)));
+void FreshChunks::Generation::point(const Score& score, size_t place_in_known) {
+  slots_[slot_of(score)] = tag_of(score) | static_cast<Slot>(place_in_known + 1);
 }
 
-const FreshChunks::Known* FreshChunks::Generation::find(const Score& score) const {
-  if (slots_.empty()) return nullptr;
-  const Slot& slot = slots_[slot_of(score)];
-  return slot.ordinal == 0 ? nullptr : &known_[slot.ordinal - 1];
+std::optional<FreshChunks::Place> FreshChunks::Generation::find(const Score& score, size_t bytes) const {
+  const Slot slot = slots_.empty() ? 0 : slots_[slot_of(score)];
+  if (slot == 0 || known_[place_in_known(slot)].bytes != bytes) return std::nullopt;
+  const size_t wanted = place_in_known(slot);
+  const auto run = std::prev(std::upper_bound(runs_.begin(), runs_.end(), wanted,
+                                              [](size_t place, const Run& each) { return place < each.begin; }));
+  Place place = run->place;
+  for (size_t i = run->begin; i < wanted; ++i) place.offset += known_[i].bytes;
+  return place;
 }
 
-void FreshChunks::Generation::insert(const Known& known) {
-  if (3 * (known_.size() + 1) > 2 * slots_.size()) grow();
-  Slot& slot = slots_[slot_of(known.score)];
-  if (slot.ordinal != 0) {
-    known_[slot.ordinal - 1] = known;
-    return;
-  }
-  known_.push_back(known);
-  slot = {static_cast<uint32_t>(known.score.prefix() >> 32), static_cast<uint32_t>(known_.size())};
-}
-
-void FreshChunks::Generation::grow() {
-  std::vector<Slot> old(std::max(kSlotsMin, 2 * slots_.size()));
-  old.swap(slots_);
-  // All are different, so that only a free place is to be found.
-  for (const Slot& slot : old) {
-    if (slot.ordinal == 0) continue;
-    size_t at = known_[slot.ordinal - 1].score.prefix() & (slots_.size() - 1);
-    while (slots_[at].ordinal != 0) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = slot;
-  }
+void FreshChunks::Generation::insert(const Score& score, size_t bytes, const Place& place) {
+  if (3 * (known_.size() + 1) > 2 * slots_.size()) make_room(2 * slots_.size());
+  if (runs_.empty() || runs_.back().place.pack != place.pack || run_end_ != place.offset)
+    runs_.push_back({known_.size(), place});
+  known_.push_back({score, static_cast<uint32_t>(bytes)});
+  run_end_ = place.offset + static_cast<uint32_t>(bytes);
+  point(score, known_.size() - 1);
 }
 
 void PackBuilder::expect(const Stream& stream, uint64_t bytes) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "chunk/chunker.h"
 #include "codec/codec.h"
+#include "core/page_allocator.h"
 #include "engine/scheme.h"
 #include "engine/source.h"
 #include "format/pack.h"
@@ -58,8 +58,14 @@ struct BatchChunk {
 
 /// Some consecutive chunks in the order of a scheme.
 struct ChunkBatch {
-  explicit ChunkBatch(size_t buffer_bytes) : buffer(buffer_bytes) {}
-  Buffer buffer;
+  explicit ChunkBatch(size_t bytes) : bytes_max(bytes) {}
+  /// Where bytes are read to: not there until some are, since what is viewed needs none.
+  MutableByteSpan room() {
+    if (buffer.size() == 0) buffer = Buffer(bytes_max);
+    return buffer;
+  }
+  size_t bytes_max;
+  Buffer buffer;  ///< empty, or of as many
   std::vector<BatchChunk> chunks;
   std::vector<uint32_t> joined;  ///< streams of the chunks that have several
   ByteSpan bytes_of(const BatchChunk& chunk) const {
@@ -154,38 +160,65 @@ class FreshChunks {
   };
   /// `expected`: how many there may be.
   explicit FreshChunks(uint64_t memory_bytes, uint64_t expected = 0);
-  const Place* find(const Score& score, size_t bytes) const;
+  std::optional<Place> find(const Score& score, size_t bytes) const;
   void insert(const Score& score, size_t bytes, const Place& place);
+  /// The prefixes of the scores of all that was inserted, in that order, to `take`; false if some were forgotten.
+  template <class Take>
+  bool each_prefix(const Take& take) const {
+    if (forgets_) return false;
+    for (const Generation* generation : {&previous_, &current_}) generation->each_prefix(take);
+    return true;
+  }
 
  private:
-  struct Known {
-    Score score;
-    Place place;
-    uint32_t bytes = 0;  ///< at most kChunkBytesMax
-  };
   /// Open addressing over what was laid down, in its order: a look-up that finds nothing, as most do, costs one access
   /// to memory.
   class Generation {
    public:
     /// Has room for so many to be found, without growing.
     void expect(uint64_t chunks);
-    const Known* find(const Score& score) const;
-    void insert(const Known& known);
+    std::optional<Place> find(const Score& score, size_t bytes) const;
+    void insert(const Score& score, size_t bytes, const Place& place);
     size_t size() const { return known_.size(); }
+    template <class Take>
+    void each_prefix(const Take& take) const {
+      for (const Known& known : known_) take(known.score.prefix());
+    }
 
    private:
-    struct Slot {
-      uint32_t tag = 0;
-      uint32_t ordinal = 0;  ///< in known_, counted from 1; 0: free
+    struct Known {
+      Score score;
+      uint32_t bytes = 0;  ///< at most kChunkBytesMax
     };
+    /// Some that follow one another in a pack.
+    struct Run {
+      size_t begin = 0;  ///< in known_
+      Place place;       ///< of the first one
+    };
+    /// An ordinal in known_, counted from 1, in as many bits as slots have numbers, and above it bits of the score's
+    /// hash; 0: free.
+    using Slot = uint32_t;
+    template <class T>
+    using Table = std::vector<T, PageAllocator<T>>;
+
+    size_t mask() const { return slots_.size() - 1; }
+    Slot tag_of(const Score& score) const { return static_cast<Slot>((score.prefix() >> 32) & ~mask()); }
+    /// Of what is taken.
+    size_t place_in_known(Slot slot) const { return (slot & mask()) - 1; }
     /// The slot of a score: its own, or the free one where it belongs.
     size_t slot_of(const Score& score) const;
-    void grow();
-    std::deque<Known> known_;
-    std::vector<Slot> slots_;  ///< a power of two, at most two thirds of them taken
+    /// Has the score found there from now on.
+    void point(const Score& score, size_t place_in_known);
+    void make_room(size_t slots);
+
+    Table<Known> known_;
+    std::vector<Run> runs_;
+    uint32_t run_end_ = 0;  ///< where the last run ends in its pack
+    Table<Slot> slots_;     ///< a power of two, at most two thirds of them taken
   };
   const size_t generation_entries_max_;
   Generation current_, previous_;
+  bool forgets_ = false;
 };
 
 /// New chunks on their way into one pack, as they are handed to a codec chain.

@@ -1,6 +1,7 @@
 // The parts of the saving pipeline: scanning, reading, cutting, packing, and what was laid down before.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -469,12 +470,43 @@ TEST_F(Packing, BeginsANewRunWithANewPack) {
 TEST(ChunksLaidDown, AreFoundByScoreAndLength) {
   FreshChunks fresh(1_MiB, 100);
   const Score score = ScoreFunction::preferred()(as_bytes("chunk"));
-  EXPECT_EQ(fresh.find(score, 5), nullptr);
+  EXPECT_FALSE(fresh.find(score, 5));
   fresh.insert(score, 5, {3, 400});
-  ASSERT_NE(fresh.find(score, 5), nullptr);
+  ASSERT_TRUE(fresh.find(score, 5));
   EXPECT_EQ(fresh.find(score, 5)->pack, 3u);
   EXPECT_EQ(fresh.find(score, 5)->offset, 400u);
-  EXPECT_EQ(fresh.find(score, 6), nullptr);
+  EXPECT_FALSE(fresh.find(score, 6));
+}
+
+TEST(ChunksLaidDown, AreFoundWhereTheyLieInTheirPacks) {
+  constexpr uint32_t packs = 100, chunks_of_a_pack = 64;
+  const auto score_of = [](uint32_t pack, uint32_t chunk) {
+    return ScoreFunction::preferred()(as_bytes(fmt::format("{} {}", pack, chunk)));
+  };
+  const auto bytes_of = [](uint32_t pack, uint32_t chunk) { return 1000 + 7 * pack + chunk; };
+  FreshChunks fresh(1_MiB);
+  // Of every third pack, something comes before them that is not told.
+  const auto each = [&](const auto& act) {
+    for (uint32_t pack = 0; pack < packs; ++pack) {
+      uint32_t offset = pack % 3 == 0 ? 12'345 : 0;
+      for (uint32_t chunk = 0; chunk < chunks_of_a_pack; offset += bytes_of(pack, chunk), ++chunk)
+        act(score_of(pack, chunk), bytes_of(pack, chunk), FreshChunks::Place{pack, offset});
+    }
+  };
+  each([&](const Score& score, size_t bytes, const FreshChunks::Place& place) { fresh.insert(score, bytes, place); });
+  size_t right = 0;
+  each([&](const Score& score, size_t bytes, const FreshChunks::Place& place) {
+    const std::optional<FreshChunks::Place> found = fresh.find(score, bytes);
+    right += found && found->pack == place.pack && found->offset == place.offset ? 1 : 0;
+  });
+  EXPECT_EQ(right, size_t{packs} * chunks_of_a_pack);
+
+  // What is laid down anew is found there.
+  fresh.insert(score_of(5, 6), bytes_of(5, 6), {packs, 77});
+  ASSERT_TRUE(fresh.find(score_of(5, 6), bytes_of(5, 6)));
+  EXPECT_EQ(fresh.find(score_of(5, 6), bytes_of(5, 6))->pack, packs);
+  EXPECT_EQ(fresh.find(score_of(5, 6), bytes_of(5, 6))->offset, 77u);
+  EXPECT_EQ(fresh.find(score_of(5, 7), bytes_of(5, 7))->pack, 5u);
 }
 
 TEST(ChunksLaidDown, AreForgottenInTheOrderOfTheirAgeOnceTheyAreTooMany) {
@@ -487,12 +519,13 @@ TEST(ChunksLaidDown, AreForgottenInTheOrderOfTheirAgeOnceTheyAreTooMany) {
   size_t found = 0;
   for (uint64_t number = 0; number < 10'000; ++number) {
     fresh.insert(score_of(number), 1, {static_cast<uint32_t>(number), 0});
-    EXPECT_NE(fresh.find(score_of(number), 1), nullptr);
+    EXPECT_TRUE(fresh.find(score_of(number), 1));
   }
-  for (uint64_t number = 0; number < 10'000; ++number) found += fresh.find(score_of(number), 1) != nullptr ? 1 : 0;
+  for (uint64_t number = 0; number < 10'000; ++number) found += fresh.find(score_of(number), 1) ? 1 : 0;
   EXPECT_GE(found, 1024u);
   EXPECT_LE(found, 2048u);
-  EXPECT_EQ(fresh.find(score_of(0), 1), nullptr);
+  EXPECT_FALSE(fresh.find(score_of(0), 1));
+  EXPECT_FALSE(fresh.each_prefix([](uint64_t) { ADD_FAILURE() << "some are forgotten"; }));
 }
 
 TEST(ChunksLaidDown, AreFoundHoweverManyWereExpected) {
@@ -506,10 +539,13 @@ TEST(ChunksLaidDown, AreFoundHoweverManyWereExpected) {
     for (uint64_t number = 0; number < 5'000; ++number)
       fresh.insert(score_of(number), 1, {static_cast<uint32_t>(number), 0});
     for (uint64_t number = 0; number < 5'000; ++number) {
-      ASSERT_NE(fresh.find(score_of(number), 1), nullptr) << number << " of " << expected;
+      ASSERT_TRUE(fresh.find(score_of(number), 1)) << number << " of " << expected;
       EXPECT_EQ(fresh.find(score_of(number), 1)->pack, number);
     }
-    EXPECT_EQ(fresh.find(score_of(5'000), 1), nullptr);
+    EXPECT_FALSE(fresh.find(score_of(5'000), 1));
+    uint64_t told = 0;
+    EXPECT_TRUE(fresh.each_prefix([&](uint64_t prefix) { EXPECT_EQ(prefix, score_of(told++).prefix()); }));
+    EXPECT_EQ(told, 5'000u);
   }
 }
 

@@ -172,8 +172,7 @@ SetRecord describe(const std::vector<Source*>& sources, const SetName& name, con
 }
 
 /// What a group adds to the report, and to the index.
-void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>& arenas,
-                 std::vector<ChunkIndexEntry>& entries) {
+void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>& arenas, ChunkIndexEntries& entries) {
   report.record.groups.push_back(outcome.record);
   report.record.new_bytes += outcome.new_bytes;
   report.known_bytes += outcome.known_bytes;
@@ -187,7 +186,7 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
     entries = std::move(outcome.entries);  // they may be many: of one group they are not copied
   } else {
     entries.insert(entries.end(), outcome.entries.begin(), outcome.entries.end());
-    outcome.entries = std::vector<ChunkIndexEntry>();  // `= {}` would keep the memory
+    outcome.entries = ChunkIndexEntries();  // `= {}` would keep the memory
   }
 }
 
@@ -242,7 +241,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, std::move(saved));
 
   std::vector<ArenaId> arenas;
-  std::vector<ChunkIndexEntry> entries;
+  ChunkIndexEntries entries;
   for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
   report.record.created_s = calendar_seconds();
   {

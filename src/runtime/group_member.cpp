@@ -158,18 +158,21 @@ void SnapshotSource::leave(ByteSpan viewed) {
 }
 
 /// The image of a file of which so many bytes are being looked at. The memory of all ranks counts as that of the
-/// process that saves it for a while only; who views bytes leaves them, but for pages that he looked at once more.
+/// process that saves it for a while only; who views bytes leaves them, but for pages that he looked at once more, some
+/// of them when somebody else is looked at already.
 DrainedImage& SnapshotSource::touch(uint32_t file, uint64_t bytes) {
-  constexpr uint64_t kTouchedBytesMax = 8_MiB;
+  constexpr uint64_t kTouchedBytesMax = 4_MiB;
+  constexpr uint8_t kTimesLeft = 2;
   if (touched_bytes_ > kTouchedBytesMax) {
     for (size_t i = 0; i < parts_.size(); ++i) {
-      if (touched_parts_[i]) parts_[i].image->leave_pages();
-      touched_parts_[i] = false;
+      if (touched_parts_[i] == 0) continue;
+      parts_[i].image->leave_pages();
+      --touched_parts_[i];
     }
     touched_bytes_ = 0;
   }
   const size_t part = file - first_image_;
-  touched_parts_[part] = true;
+  touched_parts_[part] = kTimesLeft;
   touched_bytes_ += bytes;
   return *parts_[part].image;
 }

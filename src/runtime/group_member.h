@@ -122,8 +122,8 @@ class SnapshotSource final : public Source {
   std::string origin_;        ///< the text of the first file, or nothing
   uint32_t first_image_ = 0;  ///< among the files
   std::vector<SourceFile> files_;
-  std::vector<bool> touched_parts_;  ///< of parts_, since their pages were left
-  uint64_t touched_bytes_ = 0;       ///< the same
+  std::vector<uint8_t> touched_parts_;  ///< of parts_: how often their pages are yet to be left
+  uint64_t touched_bytes_ = 0;          ///< since they were
 };
 
 /// The snapshots of a group's members, as its checkpoint thread takes them, step by step. That thread's alone, but for

@@ -386,7 +386,7 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
   std::set<ArenaId> all;
   for (const std::set<ArenaId>& wanted : missing) all.insert(wanted.begin(), wanted.end());
   const size_t entries_max = std::max<size_t>(memory_bytes_ / sizeof(ChunkIndexEntry), 65'536);
-  std::vector<ChunkIndexEntry> entries;
+  ChunkIndexEntries entries;
   std::vector<ArenaId> table;
   const auto take_in = [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& reader) -> Status {
     if (!reader.ok()) return {};  // verify reports it; here it only means that nothing is found in it
@@ -416,11 +416,11 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
   return write(table, std::move(entries), &missing, true);
 }
 
-Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+Status ChunkIndex::add(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries) {
   return write(arenas, std::move(entries), nullptr, false);
 }
 
-void ChunkIndex::hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+void ChunkIndex::hold(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries) {
   if (folders_.empty()) return;
   for (ChunkIndexEntry& entry : entries) entry.arena += static_cast<uint32_t>(held_arenas_.size());
   std::sort(entries.begin(), entries.end());
@@ -462,7 +462,7 @@ void ChunkIndex::find_held(uint64_t prefix, std::vector<ChunkCandidate>& candida
     candidates.push_back({held_arenas_[at->arena], at->pack, at->chunk});
 }
 
-Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted,
+Status ChunkIndex::write(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries, const Wanted* wanted,
                          bool looks_in) {
   if (arenas.empty() || folders_.empty()) return {};
   std::sort(entries.begin(), entries.end());

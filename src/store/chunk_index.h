@@ -227,10 +227,10 @@ class ChunkIndex {
 
   /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
   /// `arenas`), for those who open an index after this. Nothing to do where the lookup keeps the index.
-  Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+  Status add(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries);
   /// The same for who goes on with this index: they are found here at once, and by others after share_held(). While
   /// nothing is looked up, as the next three.
-  void hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+  void hold(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries);
   /// Adds what is held. `goes_on`: it is still found here, as part of the index, which is to have few runs.
   Status share_held(bool goes_on);
   uint64_t held_bytes() const { return held_.size() * sizeof(ChunkIndexEntry); }
@@ -258,8 +258,7 @@ class ChunkIndex {
   Status index_arenas(const Wanted& missing);
   /// Writes to each place its share of the entries; with `wanted`, only of the arenas that it wants.
   /// `looks_in`: what is written is found here, too.
-  Status write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted,
-               bool looks_in);
+  Status write(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries, const Wanted* wanted, bool looks_in);
   Status write_to(uint32_t place, const std::vector<ArenaId>& arenas, std::span<const ChunkIndexEntry> entries,
                   const std::set<ArenaId>* wanted, bool looks_in);
   template <class Act>
@@ -274,7 +273,7 @@ class ChunkIndex {
   const IndexFolder::Use use_;
   Status incomplete_;
   std::vector<ArenaId> held_arenas_;
-  std::vector<ChunkIndexEntry> held_;              ///< of these, sorted
+  ChunkIndexEntries held_;                         ///< of these, sorted
   std::vector<IndexFolder> folders_;               ///< that are brought up to date here, by place
   std::unique_ptr<SpreadChunkLookup> own_spread_;  ///< over several of them
   ChunkLookup* lookup_;

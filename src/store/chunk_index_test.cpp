@@ -149,7 +149,7 @@ TEST_F(Index, IndexesEachArenaOnce) {
 TEST_F(Index, TakesUpWhatAWriterAdds) {
   const auto before = open();
   const ArenaId arena = seal({7, 8});
-  std::vector<ChunkIndexEntry> entries;
+  ChunkIndexEntries entries;
   for (uint32_t chunk : {1u, 0u})
     entries.push_back({store->score()(test::numbered_chunk(7 + chunk)).prefix(), 0, 0, chunk});
   ASSERT_TRUE(before->add({arena}, entries).ok());
@@ -296,6 +296,37 @@ TEST_F(Index, RunGivesAllOfOnePrefixAndNoOther) {
     for (size_t i = 0; i < found.size(); ++i)
       ASSERT_EQ(found[i].pack, static_cast<uint32_t>(begin - prefixes.begin() + static_cast<ptrdiff_t>(i)));
   }
+}
+
+TEST_F(Index, RunHoldsPagesThatAreLookedAtOftenAndNotThoseWhereNothingIsFound) {
+  constexpr uint64_t entries = 50'000, far = UINT64_MAX / entries;
+  const std::string path = join_path(store->index_path(), UniqueId::random().value().hex() + ".run");
+  uint32_t next = 0;
+  const RunTable table{{UniqueId::random().value()}, RunScope::all(), entries};
+  ASSERT_TRUE(write_index_run(store->backend(), path, store->id(), table, [&] {
+                const ChunkIndexEntry entry{far * next, 0, next, 0};
+                ++next;
+                return entry;
+              }).ok());
+  constexpr int64_t room = 16_MiB;
+  const auto budget = std::make_shared<PageBudget>(room);
+  const auto run = ChunkIndexRun::open(store->backend(), path, store->id(), budget).value();
+  const auto held = [&] {
+    int64_t left = room;
+    while (left > 0 && !budget->take(left)) left -= 4096;
+    budget->give_back(left);
+    return room - left;
+  };
+  const auto look = [&](uint64_t offset) {
+    std::vector<ChunkCandidate> found;
+    for (uint64_t number = 0; number < entries; ++number) run->find(far * number + offset, found);
+    return found.size();
+  };
+  EXPECT_EQ(look(1), 0u);
+  // The filter, and where buckets begin.
+  EXPECT_LE(held(), 128 * 1024);
+  EXPECT_EQ(look(0), entries);
+  EXPECT_GE(held(), 900 * 1024);
 }
 
 /// Fails to read what is beyond some bytes of index runs, or to open these at all.

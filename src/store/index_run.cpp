@@ -16,7 +16,8 @@ PagedFile::PagedFile(std::unique_ptr<RangeReader> file, uint64_t bytes, std::str
       bytes_(bytes),
       path_(std::move(path)),
       budget_(std::move(budget)),
-      pages_(new std::atomic<std::byte*>[bytes / kPageBytes + 1]()) {}
+      pages_(new std::atomic<std::byte*>[bytes / kPageBytes + 1]()),
+      looks_(new std::atomic<uint8_t>[bytes / kPageBytes + 1]()) {}
 
 Result<std::unique_ptr<PagedFile>> PagedFile::open(Backend& backend, const std::string& path,
                                                    std::shared_ptr<PageBudget> budget) {
@@ -52,8 +53,16 @@ const std::byte* PagedFile::page(uint64_t number, Hold hold) const {
   if (held != nullptr) return held;
   if (hold == Hold::always) {
     budget_->take_always(kPageBytes);
-  } else if (!budget_->take(kPageBytes)) {
-    return nullptr;
+  } else {
+    // About as many looks at a page find nothing in all saves of a run before its index runs are merged; who finds what
+    // he looks for comes back hundreds of times.
+    constexpr uint8_t kLooksBefore = 16;
+    const uint8_t looks = looks_[number].load(std::memory_order_relaxed);
+    if (looks < kLooksBefore) {
+      looks_[number].store(looks + 1, std::memory_order_relaxed);
+      return nullptr;
+    }
+    if (!budget_->take(kPageBytes)) return nullptr;
   }
   std::unique_ptr<std::byte[]> fresh(new (std::nothrow) std::byte[kPageBytes]);
   const uint64_t begin = number * kPageBytes;

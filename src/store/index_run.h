@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/page_allocator.h"
 #include "core/sync.h"
 #include "format/pack.h"
 
@@ -30,9 +31,9 @@ class PageBudget {
   std::atomic<int64_t> left_;
 };
 
-/// An immutable file of which small pieces are looked at again and again. Its pages are read when they are first looked
-/// at, and held from then on, as those of a mapped file would be; but what the disk does not give is a failed read, and
-/// not the end of the program by SIGBUS. Thread-safe.
+/// An immutable file of which small pieces are looked at again and again. Its pages are held once they were looked at
+/// some times, as those of a mapped file would be; but what the disk does not give is a failed read, and not the end of
+/// the program by SIGBUS. Thread-safe.
 class PagedFile {
  public:
   /// `budget` outlives it, and is for the pages that read() may hold.
@@ -44,7 +45,10 @@ class PagedFile {
 
   uint64_t bytes() const { return bytes_; }
 
-  enum class Hold { within_budget, always };
+  enum class Hold {
+    within_budget,  ///< once it was looked at more often than by those who find nothing there
+    always,         ///< at once
+  };
   /// Whether the bytes from `offset` could be read: failure() says why not.
   bool read(uint64_t offset, MutableByteSpan into, Hold hold = Hold::within_budget) const;
   /// The same past all pages, for who reads a lot once.
@@ -70,6 +74,7 @@ class PagedFile {
   const std::string path_;  ///< for messages
   const std::shared_ptr<PageBudget> budget_;
   const std::unique_ptr<std::atomic<std::byte*>[]> pages_;  ///< by number; null: not held
+  const std::unique_ptr<std::atomic<uint8_t>[]> looks_;     ///< at pages that were not held
   mutable Mutex mutex_;
   mutable Status failure_ VARVE_GUARDED_BY(mutex_);
 };
@@ -89,6 +94,8 @@ struct ChunkIndexEntry {
   uint32_t chunk = 0;
   bool operator<(const ChunkIndexEntry& other) const { return prefix < other.prefix; }
 };
+/// As many as a save has laid down chunks.
+using ChunkIndexEntries = std::vector<ChunkIndexEntry, PageAllocator<ChunkIndexEntry>>;
 
 /// What a run has of the arenas that it names (FORMAT.md, "Index runs").
 struct RunScope {

@@ -32,7 +32,7 @@ Result<ChunkIndex*> KeptIndex::open(uint64_t memory_bytes) {
   return index_.get();
 }
 
-Status KeptIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+Status KeptIndex::add(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries) {
   // Shared before there would be too many, since to hold more takes the room of both meanwhile.
   Status shared;
   if (index_->held_bytes() > 0 && index_->held_bytes() + entries.size() * sizeof(ChunkIndexEntry) > held_bytes_max_) {

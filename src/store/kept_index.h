@@ -22,7 +22,7 @@ class KeptIndex {
   /// The index for the next save, with no arenas excluded; valid until the next call.
   Result<ChunkIndex*> open(uint64_t memory_bytes);
   /// What that save has laid down, as ChunkIndex::add().
-  Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+  Status add(const std::vector<ArenaId>& arenas, ChunkIndexEntries entries);
   /// At the end: has others find all that was added.
   Status share();
 

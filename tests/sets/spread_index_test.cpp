@@ -62,7 +62,7 @@ class PlaceServer final : public ChunkLookup {
     IndexFolder runs(backend, kIndex, this->store(), {});
     ASSERT_TRUE(runs.list().ok());
     std::vector<ArenaId> arenas;
-    std::vector<ChunkIndexEntry> entries;
+    ChunkIndexEntries entries;
     for (const DirectoryEntry& file : disk.list(kPath + "/arenas").value()) {
       const auto arena = store.arena(ArenaId::parse(file.name.substr(0, 32)).value()).value();
       for (uint32_t pack = 0; pack < arena->index().packs.size(); ++pack) {
