@@ -76,6 +76,11 @@ Status decode_zlib(ByteSpan in, MutableByteSpan out) {
   return decode_whole(libdeflate_zlib_decompress_ex, in, out, "a stream of zlib is damaged");
 }
 
+uint32_t gzip_crc32(ByteSpan bytes, uint32_t before) {
+  // Without an address, it begins anew.
+  return bytes.empty() ? before : libdeflate_crc32(before, bytes.data(), bytes.size());
+}
+
 const Codec& gzip_codec() {
   static const GzipCodec codec;
   return codec;

@@ -32,6 +32,7 @@ class MappedFile {
   }
   ~MappedFile() { ::munmap(const_cast<char*>(pages_), 64 * kPage); }
   void set(size_t page, char value) { pages_[page * kPage] = value; }
+  void set_byte(size_t at, char value) { pages_[at] = value; }
   char get(size_t page) const { return pages_[page * kPage]; }
 
  private:
@@ -57,10 +58,14 @@ struct OnAFileSystem : testing::TestWithParam<const char*> {
     // A reader process that was forked meanwhile has the mapping, too.
     EXPECT_EQ(::umount2((place / "mounted").c_str(), MNT_DETACH), 0);
   }
-  /// What check_unchanged() says after all was read and `change` was done; twice, as it is asked by several.
-  StatusCode after(const std::function<void(MappedFile&)>& change) {
+  std::string make_folder() const {
     const std::string folder = is_mounted ? place / "mounted/run" : place / "run";
     std::filesystem::create_directory(folder);
+    return folder;
+  }
+  /// What check_unchanged() says after all was read and `change` was done; twice, as it is asked by several.
+  StatusCode after(const std::function<void(MappedFile&)>& change) {
+    const std::string folder = make_folder();
     MappedFile mapped(folder + "/file");
     mapped.set(0, 0);
     const auto files = scan_source_tree(folder, null_progress()).value();
@@ -97,6 +102,26 @@ TEST_P(OnAFileSystem, AMappedFileThatNobodyWritesToIsUnchanged) {
 
 TEST_P(OnAFileSystem, LookingAtAHoleDoesNotChangeAFile) {
   EXPECT_EQ(after([](MappedFile& file) { EXPECT_EQ(file.get(17), 0); }), StatusCode::ok);
+}
+
+TEST_P(OnAFileSystem, ALayoutOfAnotherStateThanTheBytesIsNoticed) {
+  using namespace std::string_view_literals;
+  for (const bool changes : {true, false}) {
+    const std::string folder = make_folder();
+    MappedFile mapped(folder + "/file.npy");
+    const std::string_view head = "\x93NUMPY\1\0v\0{'descr': '<f8', 'fortran_order': False, 'shape': (4, 8188), }"sv;
+    for (size_t i = 0; i < 128; ++i) mapped.set_byte(i, i < head.size() ? head[i] : i == 127 ? '\n' : ' ');
+    const size_t order_at = head.find('<');
+    const auto files = scan_source_tree(folder, null_progress()).value();
+    let_times_pass(files);
+    FolderSource source(folder, files, test::layout_service(), {});
+    ASSERT_EQ(source.layouts(null_progress()).value()[0].format, "npy");
+    if (changes) mapped.set_byte(order_at, '>');
+    ByteVector bytes(files[0].bytes);
+    EXPECT_TRUE(source.read(0, 0, bytes).ok());
+    EXPECT_EQ(source.check_unchanged().code(), changes ? StatusCode::busy : StatusCode::ok);
+    EXPECT_EQ(source.check_unchanged().code(), changes ? StatusCode::busy : StatusCode::ok);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnAFileSystem, testing::Values("disk", "tmpfs", "ramfs", "overlay"),

@@ -20,6 +20,7 @@
 #include "core/process.h"
 #include "core/sync.h"
 #include "engine/restore_target.h"
+#include "hash/score.h"
 #include "store/stored_copies.h"
 
 namespace varve {
@@ -246,6 +247,11 @@ Status SourceReader::look_first(uint32_t file, int descriptor, uint64_t device, 
   return {};
 }
 
+Result<bool> SourceReader::notice(uint32_t file) {
+  VARVE_TRY(open(file).status());
+  return second_reading(file) == nullptr;
+}
+
 SecondReading* SourceReader::second_reading(uint32_t file) {
   if (second_readings_.empty()) return nullptr;
   const auto found = second_readings_.find(file);
@@ -330,7 +336,41 @@ Result<uint64_t> SourceReader::hole_bytes(uint32_t file, uint64_t offset, uint64
   return std::min(hole_end_, end) - at;
 }
 
+namespace {
+uint32_t sum_of(const Layout& layout) {
+  ByteVector encoded;
+  ByteWriter writer(encoded);
+  encode_layout(layout, writer);
+  return crc32c(encoded);
+}
+}  // namespace
+
+/// Before their layouts are read: these and the bytes are to be of one state.
+Status FolderSource::notice_files() {
+  for (uint32_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].type != FileType::regular || files_[i].bytes == 0) continue;
+    VARVE_ASSIGN(const bool noticed, reader_.notice(i));
+    if (!noticed) unnoticed_layouts_[i] = 0;
+  }
+  return {};
+}
+
+/// Asked when all was read and nothing was read again yet. What is the same then as at first was so in the moment
+/// between, of which the bytes are (SecondReading).
+Status FolderSource::check_layouts() {
+  std::vector<LayoutRequest> requests;
+  for (const auto& [file, sum] : unnoticed_layouts_)
+    requests.push_back({join_path(folder_, files_[file].path), files_[file].bytes});
+  const std::vector<LayoutOutcome> outcomes = layouts_.read_many(requests, layout_options_);
+  size_t next = 0;
+  for (const auto& [file, sum] : unnoticed_layouts_) {
+    if (sum_of(outcomes[next++].layout) != sum) return changed_while_saved(requests[next - 1].path);
+  }
+  return {};
+}
+
 Result<std::vector<Layout>> FolderSource::layouts(ProgressSink& progress) {
+  VARVE_TRY(notice_files());
   std::vector<LayoutRequest> requests;
   for (const SourceFile& file : files_) {
     if (file.type == FileType::regular) requests.push_back({join_path(folder_, file.path), file.bytes});
@@ -343,15 +383,20 @@ Result<std::vector<Layout>> FolderSource::layouts(ProgressSink& progress) {
     LayoutOutcome& outcome = outcomes[next++];
     if (outcome.warning) progress.warning(Status::corrupt(*outcome.warning));
     layouts[i] = std::move(outcome.layout);
+    if (const auto unnoticed = unnoticed_layouts_.find(static_cast<uint32_t>(i)); unnoticed != unnoticed_layouts_.end())
+      unnoticed->second = sum_of(layouts[i]);
   }
   return layouts;
 }
 
 Status FolderSource::check_unchanged() {
+  VARVE_TRY(check_layouts());
   for (const SourceFile& file : files_) {
     if (file.type != FileType::symlink) VARVE_TRY(varve::check_unchanged(folder_, file));
   }
-  return reader_.check_unnoticed();
+  VARVE_TRY(reader_.check_unnoticed());
+  unnoticed_layouts_.clear();
+  return {};
 }
 
 bool FileFilter::matches(const TreeFile& file) const {

@@ -108,6 +108,10 @@ class SourceReader {
   /// How many of the `bytes_max` bytes from `offset` are a hole of the (sparse) file; 0 if there are data.
   Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max);
 
+  /// Somebody reads the file otherwise, from here on: what is written to it is noticed from now. False: its times may
+  /// not tell, so that what he has read has to be read by him again, too, before check_unnoticed().
+  Result<bool> notice(uint32_t file);
+
   const std::string& folder() const { return folder_; }
   const std::vector<SourceFile>& files() const { return files_; }
 
@@ -178,11 +182,16 @@ class FolderSource final : public Source {
   Status check_unchanged() override;
 
  private:
+  Status notice_files();
+  Status check_layouts();
+
   const std::string folder_;
   const std::vector<SourceFile> files_;
   LayoutService& layouts_;
   const LayoutReadOptions layout_options_;
   SourceReader reader_;
+  /// Of those files whose times may not tell that they change, a sum of the layout; until it was compared.
+  std::map<uint32_t, uint32_t> unnoticed_layouts_;
 };
 
 /// Which files of a set are meant. Empty: all.

@@ -60,8 +60,13 @@ ZarrCodec codec_of(const Json& said, const char* key, const Json& settings) {
   const Json& name = member(said, key);
   ZarrCodec codec{.name = name.is_string() ? name.get<std::string>() : "?"};
   if (codec.name.starts_with(prefix)) codec.name.erase(0, prefix.size());
-  const Json& element_bytes = member(settings, "elementsize");
-  if (element_bytes.is_number_unsigned()) codec.element_bytes = element_bytes.get<uint64_t>();
+  if (const Json& element_bytes = member(settings, "elementsize"); element_bytes.is_number_unsigned()) {
+    codec.element_bytes = element_bytes.get<uint64_t>();
+  } else if (element_bytes.is_number_integer()) {
+    codec.element_bytes = 0;  // a negative one
+  } else if (settings.is_object() && settings.contains("elementsize")) {
+    codec.element_bytes = kNoElementBytes;
+  }
   const Json& compressor = member(settings, "cname");
   if (compressor.is_string()) codec.compressor = compressor.get<std::string>();
   return codec;
@@ -102,12 +107,43 @@ std::optional<double> float_value(const Json& value) {
   return std::nullopt;
 }
 
+/// IEEE's number of 16 bits next to it. Nothing: it is larger than those.
+std::optional<uint64_t> half_bits(double number) {
+  constexpr uint64_t infinity = 0x7c00, quiet = 0x200;
+  constexpr int fraction_bits = 10, lowest_exponent = -14;
+  const uint64_t sign = std::signbit(number) ? 0x8000 : 0;
+  if (std::isnan(number)) return sign | infinity | quiet;
+  if (std::isinf(number)) return sign | infinity;
+  const double magnitude = std::abs(number);
+  if (magnitude == 0) return sign;
+  // Below the lowest exponent numbers are as far apart as there.
+  const int exponent = std::max(std::ilogb(magnitude), lowest_exponent);
+  if (exponent > 15) return std::nullopt;
+  const auto steps = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
+  const uint64_t bits = steps + (static_cast<uint64_t>(exponent - lowest_exponent) << fraction_bits);
+  return bits < infinity ? std::optional(sign | bits) : std::nullopt;
+}
+
+/// Of a number whose bits are said, all of them: "0x7fc00001".
+std::optional<uint64_t> hex_bits(const Json& value, uint64_t bytes) {
+  if (!value.is_string()) return std::nullopt;
+  std::string_view text = value.get_ref<const std::string&>();
+  if (!text.starts_with("0x") || text.size() != 2 + 2 * bytes) return std::nullopt;
+  text.remove_prefix(2);
+  uint64_t bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(bits) : std::nullopt;
+}
+
 /// The bits of a number of the type; those of a NaN are as numpy writes it.
 std::optional<uint64_t> value_bits(const Json& value, const ElementType& type) {
   if (type.kind == ElementKind::floating) {
+    if (type.bytes != 2 && type.bytes != 4 && type.bytes != 8) return std::nullopt;
+    if (const std::optional<uint64_t> bits = hex_bits(value, type.bytes)) return bits;
     const std::optional<double> number = float_value(value);
-    if (!number || (type.bytes != 4 && type.bytes != 8)) return std::nullopt;
+    if (!number) return std::nullopt;
     if (type.bytes == 8) return std::bit_cast<uint64_t>(*number);
+    if (type.bytes == 2) return half_bits(*number);
     if (std::isfinite(*number) && std::abs(*number) > std::numeric_limits<float>::max()) return std::nullopt;
     return std::bit_cast<uint32_t>(static_cast<float>(*number));
   }
@@ -125,24 +161,29 @@ std::optional<uint64_t> value_bits(const Json& value, const ElementType& type) {
   return fits && (is_signed || !negative) ? std::optional(bits) : std::nullopt;
 }
 
-/// The bytes of a number of a cell that has this value; of none, zeros. Both numbers of a pair are the same.
-std::optional<ByteVector> fill_of(const Json& value, const ArrayType& array_type) {
-  const ElementType& type = array_type.type;
-  ByteVector cell(type.bytes);
+/// The bytes of a number that has this value; of none, zeros.
+std::optional<ByteVector> number_of(const Json& value, const ElementType& type) {
+  ByteVector number(type.bytes);
   const bool is_zero = value.is_null() || (value.is_number_integer() && value == 0);
-  if (is_zero) return cell;
-  std::optional<uint64_t> bits;
-  if (!array_type.pairs) {
-    bits = value_bits(value, type);
-  } else if (value.is_array() && value.size() == 2 && value_bits(value[0], type) == value_bits(value[1], type)) {
-    bits = value_bits(value[0], type);
-  }
+  if (is_zero) return number;
+  const std::optional<uint64_t> bits = value_bits(value, type);
   if (!bits) return std::nullopt;
-  for (size_t i = 0; i < cell.size(); ++i) {
-    const size_t at = type.order == ByteOrder::big ? cell.size() - 1 - i : i;
-    cell[at] = static_cast<std::byte>(*bits >> 8 * i);
+  for (size_t i = 0; i < number.size(); ++i) {
+    const size_t at = type.order == ByteOrder::big ? number.size() - 1 - i : i;
+    number[at] = static_cast<std::byte>(*bits >> 8 * i);
   }
-  return cell;
+  return number;
+}
+
+/// Of a cell of missing chunks (ZarrArray::fill).
+std::optional<ByteVector> fill_of(const Json& value, const ArrayType& type) {
+  if (!type.pairs || value.is_null() || value == 0) return number_of(value, type.type);
+  if (!value.is_array() || value.size() != 2) return std::nullopt;
+  std::optional<ByteVector> real = number_of(value[0], type.type);
+  const std::optional<ByteVector> imaginary = number_of(value[1], type.type);
+  if (!real || !imaginary) return std::nullopt;
+  if (*real != *imaginary) real->insert(real->end(), imaginary->begin(), imaginary->end());
+  return real;
 }
 
 }  // namespace

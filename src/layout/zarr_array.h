@@ -13,11 +13,14 @@
 
 namespace varve {
 
+inline constexpr uint64_t kNoElementBytes = UINT64_MAX;
+
 /// What a chunk's bytes went through.
 struct ZarrCodec {
-  std::string name;            ///< as the description calls it, without "numcodecs."
-  uint64_t element_bytes = 0;  ///< of `shuffle`; 0: not said
-  std::string compressor{};    ///< of `blosc`: by which it compresses; empty: not said
+  std::string name;  ///< as the description calls it, without "numcodecs."
+  /// Of `shuffle`, as numcodecs takes it: up to 1, nothing is shuffled; kNoElementBytes: what is said is no number.
+  uint64_t element_bytes = 4;
+  std::string compressor{};  ///< of `blosc`: by which it compresses; empty: not said
 };
 
 /// An array in Zarr's format, version 2 or 3: a folder with a description in JSON, and a file for each chunk.
@@ -30,7 +33,8 @@ struct ZarrArray {
   std::vector<ZarrCodec> codecs;
   /// Of the elements. Nothing: it is none that is known, such as a structure.
   std::optional<ArrayType> type;
-  /// The bytes of each number in chunks that are not there. Nothing: none is known here.
+  /// The bytes of each number in chunks that are not there, or of both of a pair if they differ. Nothing: the value is
+  /// none that is known here.
   std::optional<ByteVector> fill;
   bool has_lead = false;  ///< names of chunks begin with `c`
 };

@@ -143,9 +143,31 @@ TEST(ZarrArray, KnowsWhatMissingChunksHold) {
   for (const auto& [type, value] : {std::pair("|u1", "256"), {"|i1", "128"}, {"<i2", "-32769"}, {"<u4", "-1"}})
     EXPECT_EQ(fill_of(type, value), std::nullopt) << value;
   EXPECT_EQ(fill_of("<f4", "1e300"), std::nullopt);
-  EXPECT_EQ(fill_of("<f2", "1.5"), std::nullopt);
-  EXPECT_EQ(fill_of("<c8", "[0.0,1.0]"), std::nullopt);
-  EXPECT_EQ(fill_of("<f8", "\"AAAA\""), std::nullopt);
+  // Subnormal ones, ties between two, and those next to what is too large.
+  for (const auto& [value, bits] : {std::pair("1.5", "003e"),
+                                    {"-0.0", "0080"},
+                                    {"65504.0", "ff7b"},
+                                    {"65519.9", "ff7b"},
+                                    {"\"NaN\"", "007e"},
+                                    {"\"-Infinity\"", "00fc"},
+                                    {"5.9604644775390625e-08", "0100"},
+                                    {"2.98e-08", "0000"},
+                                    {"6.0975552e-05", "ff03"},
+                                    {"6.103515625e-05", "0004"},
+                                    {"2049.0", "0068"},
+                                    {"2051.0", "0268"},
+                                    {"-0.333251953125", "55b5"}})
+    EXPECT_EQ(fill_of("<f2", value), bits) << value;
+  for (const char* value : {"65520.0", "1e300"}) EXPECT_EQ(fill_of("<f2", value), std::nullopt) << value;
+  EXPECT_EQ(fill_of(">f4", "\"0x7fc00001\""), "7fc00001");
+  EXPECT_EQ(fill_of("<f8", "\"0x7ff8000000000001\""), "010000000000f87f");
+  EXPECT_EQ(fill_of("<c8", "[0.0,1.0]"), "000000000000803f");
+  EXPECT_EQ(fill_of("<c8", "[\"NaN\",1.0]"), "0000c07f0000803f");
+  EXPECT_EQ(fill_of("<c8", "0.0"), "00000000");
+  EXPECT_EQ(fill_of("<c8", "[0.0]"), std::nullopt);
+  EXPECT_EQ(fill_of("<c8", "1.0"), std::nullopt);
+  for (const char* text : {"\"AAAA\"", "\"0x7fc00001\"", "\"0x7ff800000000000g\"", "\"0x-ff8000000000001\""})
+    EXPECT_EQ(fill_of("<f8", text), std::nullopt) << text;
 }
 
 TEST_F(ZarrFoldersTest, LeavesOtherFilesAlone) {

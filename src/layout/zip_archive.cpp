@@ -110,7 +110,8 @@ class ZipParser {
                        .stored = {offset, stored_bytes},
                        .is_plain = method == kStored && !is_encrypted,
                        .is_deflated = method == kDeflated && !is_encrypted,
-                       .bytes = bytes};
+                       .bytes = bytes,
+                       .crc32 = load_le<uint32_t>(head.data() + 16)};
       if (member.is_plain && bytes != stored_bytes) return not_a_zip("a stored member has two sizes");
       members_.push_back(std::move(member));
     }

@@ -16,6 +16,7 @@ struct ZipMember {
   bool is_plain = true;      ///< they are the file's own: neither compressed nor encrypted
   bool is_deflated = false;  ///< they are a stream of RFC 1951, of nothing that was encrypted
   uint64_t bytes = 0;        ///< of the file
+  uint32_t crc32 = 0;        ///< of the file, as the archive says (gzip_crc32())
 };
 
 /// The members of a zip archive (APPNOTE.TXT 6.3.10), also of one larger than 4 GiB, in the order in which they lie in
