@@ -28,11 +28,12 @@ RANKS = {
     "store": 4,
     "engine": 5, "redundancy": 5,
     "service": 6,
-    "level": 7,
-    "reader": 8, "runtime": 8,
-    "monitor": 9, "serve": 9, "mount": 9, "watch": 9, "study": 9,
-    "report": 10,
-    "cli": 11,
+    "reader": 7,
+    "level": 8,
+    "runtime": 9,
+    "monitor": 10, "serve": 10, "mount": 10, "watch": 10, "study": 10,
+    "report": 11,
+    "cli": 12,
 }
 
 # Which files may include a header of another project. Tests, fuzzers and benchmarks are free, as they ship in nothing.

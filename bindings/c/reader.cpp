@@ -1,5 +1,6 @@
 // The C interface of a CheckpointReader: each function turns its arguments, calls, and turns what comes back.
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,12 +13,14 @@
 
 /// What a varve_reader* points at.
 struct varve_reader {
-  explicit varve_reader(varve::CheckpointReader opened) : reader(std::move(opened)) {
-    for (const varve::CheckpointVariable& variable : reader.variables()) type_names.push_back(variable.type.name());
+  explicit varve_reader(varve::CheckpointReader opened) : reader(std::move(opened)) {}
+
+  const std::string& type_name(const varve::CheckpointVariable& variable) {
+    return type_names.try_emplace(&variable, variable.type.name()).first->second;
   }
 
   varve::CheckpointReader reader;
-  std::vector<std::string> type_names;  ///< of each variable
+  std::map<const varve::CheckpointVariable*, std::string> type_names;  ///< of those that were asked for
   varve::c_binding::KeptFailure last_failure;
 };
 
@@ -159,8 +162,9 @@ uint64_t varve_reader_variable_count(const varve_reader* reader) {
 int varve_reader_variable(varve_reader* reader, uint64_t ordinal, struct varve_variable* variable) {
   return with_reader(reader, [&](varve_reader& of) -> Status {
     VARVE_TRY(c_binding::check_given(variable, "variable"));
-    if (ordinal >= of.reader.variables().size()) return Status::not_found("there are not so many variables");
-    return c_binding::tell(of.reader.variables()[ordinal], of.type_names[ordinal], variable);
+    const std::vector<varve::CheckpointVariable>& variables = of.reader.variables();
+    if (ordinal >= variables.size()) return Status::not_found("there are not so many variables");
+    return c_binding::tell(variables[ordinal], of.type_name(variables[ordinal]), variable);
   });
 }
 
@@ -169,7 +173,7 @@ int varve_reader_find(varve_reader* reader, const char* name, struct varve_varia
     VARVE_TRY(c_binding::check_given(name, "name"));
     VARVE_TRY(c_binding::check_given(variable, "variable"));
     VARVE_ASSIGN(const varve::CheckpointVariable* const found, of.reader.variable(name));
-    return c_binding::tell(*found, of.type_names[static_cast<size_t>(found - of.reader.variables().data())], variable);
+    return c_binding::tell(*found, of.type_name(*found), variable);
   });
 }
 

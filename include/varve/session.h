@@ -334,13 +334,14 @@ class Session {
   /// last: where a run has gone back to an older step and on from there, what it has made since. If a newer one is
   /// damaged or missing on any rank, all ranks take the next older one, and warnings() says so. invalid_argument: a
   /// variable has another type or size there, or the set was made by another number of ranks and does not say what of
-  /// it is whose now (Redistribution). corrupt: there are some, but none is whole. io_error: no level that can be
-  /// reached has one. not_found: `choice` names a step of which there is none. A set is read straight into what is
-  /// protected, and checked on the way: an error after that says that what is protected is neither old nor new, so that
-  /// a program that would begin anew sets it up again. Has the memory for checkpoints made behind the program's back,
-  /// too, so that the first one takes no longer than the others; call it also where nothing can be there to restart
-  /// from. What was in memory alone begins to go to the store, as by checkpoint(), since the program may end without
-  /// another one. Collective.
+  /// it is whose now (Redistribution). unsupported: files that the program has written itself have compressed one in a
+  /// way that is not known here. corrupt: there are some, but none is whole. io_error: no level that can be reached has
+  /// one. not_found: `choice` names a step of which there is none. A set is read straight into what is protected, and
+  /// checked on the way: an error after that says that what is protected is neither old nor new, so that a program that
+  /// would begin anew sets it up again. Has the memory for checkpoints made behind the program's back, too, so that the
+  /// first one takes no longer than the others; call it also where nothing can be there to restart from. What was in
+  /// memory alone begins to go to the store, as by checkpoint(), since the program may end without another one.
+  /// Collective.
   ///
   /// After checkpoints, too: the run goes back. First it waits for what is under way, as wait() does, and fails as that
   /// does if this takes too long (busy). invalid_argument: a variable was lent; protect anew where it is to come back.

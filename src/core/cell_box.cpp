@@ -141,4 +141,29 @@ Status for_each_slab(const CellBox& box, uint64_t cells_max, const std::function
   }
 }
 
+Status for_each_box_of_run(const std::vector<uint64_t>& array, uint64_t first, uint64_t cells,
+                           const std::function<Status(const CellBox&)>& visit) {
+  const size_t dimensions = array.size();
+  std::vector<uint64_t> behind(dimensions + 1, 1);  // cells of one index of the dimension before
+  for (size_t d = dimensions; d > 0; --d) behind[d - 1] = behind[d] * array[d - 1];
+  while (cells > 0) {
+    // The first dimension of which whole indices begin here.
+    size_t cut = 0;
+    while (cut < dimensions && (first % behind[cut + 1] != 0 || cells < behind[cut + 1])) ++cut;
+    CellBox box;
+    uint64_t rest = first;
+    for (size_t d = 0; d < dimensions; ++d) {
+      box.offset.push_back(rest / behind[d + 1]);
+      box.cells.push_back(d < cut ? 1 : array[d]);
+      rest %= behind[d + 1];
+    }
+    if (cut < dimensions) box.cells[cut] = std::min(array[cut] - box.offset[cut], cells / behind[cut + 1]);
+    VARVE_TRY(visit(box));
+    const uint64_t done = box.cell_count();
+    first += done;
+    cells -= done;
+  }
+  return {};
+}
+
 }  // namespace varve

@@ -66,4 +66,9 @@ Status for_each_cell_run(const CellBox& part, const CellBox& from, const CellBox
 /// each follow those of the one before in an array that holds `box`, dense.
 Status for_each_slab(const CellBox& box, uint64_t cells_max, const std::function<Status(const CellBox&)>& visit);
 
+/// Calls `visit`, until it fails, for the boxes that the cells of an array consist of, from an ordinal on in an array
+/// of these extents, dense: as few as there can be, in the order of the cells. They lie in the array.
+Status for_each_box_of_run(const std::vector<uint64_t>& array, uint64_t first, uint64_t cells,
+                           const std::function<Status(const CellBox&)>& visit);
+
 }  // namespace varve

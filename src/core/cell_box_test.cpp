@@ -57,6 +57,26 @@ RC_GTEST_PROP(CellBox, WithoutAHoleHasEachOtherCellOnce, ()) {
   RC_ASSERT(got == wanted);
 }
 
+RC_GTEST_PROP(CellBox, BoxesOfARunHaveItsCellsInTheirOrder, ()) {
+  const std::vector<uint64_t> array = some_array();
+  const CellBox whole{std::vector<uint64_t>(array.size(), 0), array};
+  const uint64_t all = whole.cell_count();
+  const auto first = *rc::gen::inRange<uint64_t>(0, all + 1);
+  const auto cells = *rc::gen::inRange<uint64_t>(0, all - first + 1);
+  std::vector<uint64_t> got, wanted(cells);
+  std::iota(wanted.begin(), wanted.end(), first);
+  size_t boxes = 0;
+  RC_ASSERT(for_each_box_of_run(array, first, cells, [&](const CellBox& box) {
+              RC_ASSERT(lies_in(box, array));
+              const std::vector<uint64_t> of_box = ordinals_of(box, whole);
+              got.insert(got.end(), of_box.begin(), of_box.end());
+              ++boxes;
+              return Status();
+            }).ok());
+  RC_ASSERT(got == wanted);
+  RC_ASSERT(boxes <= std::max<size_t>(2 * array.size(), 1));
+}
+
 RC_GTEST_PROP(CellBox, RunsBringEachCellToItsPlace, ()) {
   const std::vector<uint64_t> array = some_array();
   const CellBox whole{std::vector<uint64_t>(array.size(), 0), array};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/cell_box.h"
 #include "format/image.h"
 #include "layout/layout.h"
 #include "level/stored_image.h"
@@ -20,11 +21,19 @@ struct PartRead {
   MutableByteSpan into;
 };
 
+/// Cells of what a rank has of an array.
+struct PartBox {
+  uint64_t offset = 0;  ///< of that in the rank's image
+  /// In an array of its shape, or of its elements one after another.
+  CellBox cells;
+};
+
 /// What of a rank's image goes to `target`: at least these bytes, which are in order and apart.
 struct PartLoad {
   uint32_t rank = 0;
   std::vector<Extent> wanted;
   ImageTarget* target = nullptr;
+  std::vector<PartBox> boxes{};  ///< the same once more, for parts that are read by cells
 };
 
 /// What all ranks of a run have of one checkpoint, at one level. One thread at a time.

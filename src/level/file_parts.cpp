@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "core/cell_box.h"
+#include "core/file_system.h"
 #include "core/thread_pool.h"
+#include "layout/array_type.h"
 #include "layout/layout.h"
+#include "layout/zarr_array.h"
 
 namespace varve {
 
@@ -32,12 +36,56 @@ bool is_array(const Variable& variable) {
   return !shape.empty() && shape[0] == 1 && std::equal(run.begin(), run.end(), shape.begin() + 1, shape.end());
 }
 
+/// Whether its bytes are the array, and can be taken as they lie in the file.
 bool is_in_one_piece(const Variable& variable) {
   if (variable.encoded || variable.extents.size() > 1 || !is_array(variable)) return false;
   return array_bytes(variable.shape, variable.type.bytes) == variable.stored_bytes();
 }
 
 bool by_name(const ImageVariable& a, const ImageVariable& b) { return a.name < b.name; }
+
+bool may_be_protected(const Variable& variable) {
+  return check_variable_name(variable.name).ok() && element_type_is_possible(variable.type);
+}
+
+/// Of the files that are to be read, whether one has something that has to be decoded, or put together.
+bool needs_arrays(const std::vector<std::unique_ptr<StoredImage>>& files, const StoredVariables::Wanted& wanted) {
+  return std::any_of(files.begin(), files.end(), [&](const std::unique_ptr<StoredImage>& image) {
+    const TreeFile& file = image->file();
+    if (file.layout.format == kZarrFormat) return true;
+    const auto is_needed = [&](const Variable& variable) {
+      return !is_in_one_piece(variable) && (!wanted || wanted(variable));
+    };
+    return std::any_of(file.layout.variables.begin(), file.layout.variables.end(), is_needed) ||
+           std::any_of(file.small_variables.begin(), file.small_variables.end(), is_needed);
+  });
+}
+
+/// By this name a program protects what a file has of it, or an array of Zarr.
+const Variable& named_by(const StoredVariable& array) { return *array.parts.front().variable; }
+
+/// Whether it is a file's variable, which is to be read by its cells.
+bool is_array_of_file(const StoredVariable& variable) {
+  const StoredPart& part = variable.parts.front();
+  return part.variable != nullptr && part.global_shape.empty() && !is_in_one_piece(*part.variable);
+}
+
+/// The rank of an array of Zarr that is in a folder of a rank's own; -1: it is a whole.
+int64_t rank_of_chunks(const StoredVariable& array) {
+  const std::string_view root = std::string_view(array.name).substr(0, array.name.find(':'));
+  const int64_t rank = array.parts.front().rank;
+  const bool of_rank =
+      root.size() < array.name.size() && root.find_first_of("0123456789") != std::string_view::npos &&
+      std::all_of(array.parts.begin(), array.parts.end(), [&](const StoredPart& chunk) { return chunk.rank == rank; });
+  return of_rank ? rank : -1;
+}
+
+/// What describes arrays of Zarr, and the groups that they are in.
+bool is_description_of_zarr(const std::string& path) {
+  const std::string name = base_name(path);
+  return name == kZarr2ArrayFile || name == kZarr3File || name == ".zattrs" || name == ".zgroup" ||
+         name == ".zmetadata";
+}
 
 /// Numbers that are the same but for the order of their bytes. Longer ones are not of one format everywhere.
 bool differ_in_byte_order(const ElementType& a, const ElementType& b) {
@@ -50,46 +98,108 @@ bool are_boxes(const ImageVariable& a, const ImageVariable& b) {
 }
 }  // namespace
 
-Result<std::unique_ptr<FileParts>> FileParts::open(const Store& store, Clock& clock, const SetRecord& record,
-                                                   Told told) {
+Result<std::unique_ptr<FileParts>> FileParts::open(const Store& store, Clock& clock, const SetRecord& record, Told told,
+                                                   const RankWish* wish, size_t thread_count) {
   VARVE_ASSIGN(auto files, StoredImage::open_files(store, clock, record));
   std::unique_ptr<FileParts> parts;
   if (!files) return parts;
   parts.reset(new FileParts(store, record.name, std::move(told)));
-  VARVE_TRY(parts->add(std::move(*files)));
+  std::set<std::string, std::less<>> names;
+  StoredVariables::Wanted wanted;
+  if (wish != nullptr) {
+    for (const WantedVariable& each : wish->variables) names.emplace(bare_name(each.variable.name));
+    wanted = [&](const Variable& variable) { return names.contains(bare_name(variable.name)); };
+  }
+  if (needs_arrays(*files, wanted)) {
+    VARVE_ASSIGN(parts->arrays_, FileArrays::open(store, clock, record, thread_count, wanted));
+  }
+  VARVE_TRY(parts->add(std::move(*files), wanted));
   return parts;
 }
 
-Status FileParts::add(std::vector<std::unique_ptr<StoredImage>> files) {
-  std::map<std::string, Places> places;  // by the path of what they describe
-  std::map<int64_t, size_t> ordinals;    // of ranks
-  for (const auto& file : files) {
-    const std::string& path = file->file().path;
-    if (is_sidecar(path)) {
-      VARVE_ASSIGN(places[path.substr(0, path.size() - kSidecarSuffix.size())], read_places(*file));
-    } else if (file->file().rank >= 0) {
-      ordinals.emplace(file->file().rank, 0);
+Status FileParts::add(std::vector<std::unique_ptr<StoredImage>> files, const StoredVariables::Wanted& wanted) {
+  VARVE_ASSIGN(const auto places, read_all_places(files));
+  std::map<std::string, std::vector<const StoredVariable*>> arrays;  // by the path of the file
+  std::vector<const StoredVariable*> of_chunks;
+  std::set<std::string> of_zarr;  // paths
+  static const std::vector<StoredVariable> kNone;
+  for (const StoredVariable& variable : arrays_ != nullptr ? arrays_->variables().all() : kNone) {
+    if (variable.is_of_chunks) {
+      for (const StoredPart& chunk : variable.parts) of_zarr.insert(chunk.file->path);
+    } else if (!is_array_of_file(variable)) {
+      continue;
+    }
+    if (!may_be_protected(named_by(variable)) || (wanted && !wanted(named_by(variable)))) continue;
+    (variable.is_of_chunks ? of_chunks : arrays[variable.parts.front().file->path]).push_back(&variable);
+  }
+  for (const StoredVariable* const array : of_chunks) {
+    const int64_t rank = rank_of_chunks(*array);
+    if (rank >= 0) ordinals_.emplace(rank, 0);
+  }
+  VARVE_TRY(add_files(std::move(files), of_zarr));
+  static const Places kNoPlaces;
+  for (OfRank& rank : by_rank_) {
+    for (const File& file : rank.files) {
+      const TreeFile& tree = file.image->file();
+      const auto said = places.find(tree.path);
+      OfFile of_file{tree.path, by_rank_.size() == 1 || tree.rank < 0, said == places.end() ? kNoPlaces : said->second};
+      VARVE_TRY(add_variables(rank, file, of_file));
+      for (const StoredVariable* const array : arrays[tree.path]) VARVE_TRY(add_array(rank, *array, of_file));
     }
   }
-  by_rank_.resize(std::max<size_t>(ordinals.size(), 1));
+  for (const StoredVariable* const array : of_chunks) {
+    const int64_t rank = rank_of_chunks(*array);
+    OfFile of_file{array->name, by_rank_.size() == 1 || rank < 0, kNoPlaces};
+    VARVE_TRY(add_array(by_rank_[rank < 0 ? 0 : ordinals_.at(rank)], *array, of_file));
+  }
+  for (OfRank& rank : by_rank_) std::stable_sort(rank.table.variables.begin(), rank.table.variables.end(), by_name);
+  return {};
+}
+
+/// By the path of what they describe.
+Result<std::map<std::string, FileParts::Places>> FileParts::read_all_places(
+    const std::vector<std::unique_ptr<StoredImage>>& files) const {
+  std::map<std::string, Places> places;
+  for (const auto& file : files) {
+    const std::string& path = file->file().path;
+    if (!is_sidecar(path)) continue;
+    VARVE_ASSIGN(places[path.substr(0, path.size() - kSidecarSuffix.size())], read_places(*file));
+  }
+  return places;
+}
+
+/// Each to its rank, but for those that arrays of Zarr consist of.
+Status FileParts::add_files(std::vector<std::unique_ptr<StoredImage>> files, const std::set<std::string>& of_zarr) {
+  const auto is_aside = [&](const std::string& path) {
+    return of_zarr.contains(path) || (!of_zarr.empty() && is_description_of_zarr(path));
+  };
+  for (const auto& file : files) {
+    const TreeFile& tree = file->file();
+    images_.emplace(tree.path, file.get());
+    if (!is_sidecar(tree.path) && !is_aside(tree.path) && tree.rank >= 0) ordinals_.emplace(tree.rank, 0);
+  }
+  by_rank_.resize(std::max<size_t>(ordinals_.size(), 1));
   size_t next = 0;
-  for (auto& [rank, ordinal] : ordinals) {
+  for (auto& [rank, ordinal] : ordinals_) {
     // Some count from 1.
-    has_gaps_ |= rank != ordinals.begin()->first + static_cast<int64_t>(next) || rank > static_cast<int64_t>(next) + 1;
+    has_gaps_ |= rank != ordinals_.begin()->first + static_cast<int64_t>(next) || rank > static_cast<int64_t>(next) + 1;
     ordinal = next++;
   }
   for (auto& file : files) {
-    if (is_sidecar(file->file().path)) continue;
-    // What is nobody's is with the first one's.
-    const bool is_whole = by_rank_.size() == 1 || file->file().rank < 0;
-    OfRank& rank = by_rank_[file->file().rank < 0 ? 0 : ordinals.at(file->file().rank)];
-    uint64_t begin = 0;
-    if (!rank.files.empty()) begin = rank.files.back().begin + rank.files.back().image->file().bytes;
-    if (file->file().bytes > PTRDIFF_MAX - begin) return Status::corrupt("files have too many bytes", set_.to_string());
-    rank.files.push_back({std::move(file), begin});
-    VARVE_TRY(add_variables(rank, rank.files.back(), places[rank.files.back().image->file().path], is_whole));
+    const TreeFile& tree = file->file();
+    if (is_sidecar(tree.path)) {
+      images_.erase(tree.path);
+    } else if (is_aside(tree.path)) {
+      chunks_.push_back(std::move(file));
+    } else {
+      // What is nobody's is with the first one's.
+      OfRank& rank = by_rank_[tree.rank < 0 ? 0 : ordinals_.at(tree.rank)];
+      const uint64_t begin = rank.file_bytes;
+      if (tree.bytes > PTRDIFF_MAX - begin) return Status::corrupt("files have too many bytes", set_.to_string());
+      rank.file_bytes = rank.bytes = begin + tree.bytes;
+      rank.files.push_back({std::move(file), begin});
+    }
   }
-  for (OfRank& rank : by_rank_) std::stable_sort(rank.table.variables.begin(), rank.table.variables.end(), by_name);
   return {};
 }
 
@@ -114,40 +224,55 @@ Result<FileParts::Places> FileParts::read_places(StoredImage& sidecar) const {
   return places;
 }
 
-Status FileParts::add_variables(OfRank& rank, const File& file, const Places& places, bool is_whole) {
+Status FileParts::add_variables(OfRank& rank, const File& file, OfFile& of_file) {
   const TreeFile& tree = file.image->file();
-  std::set<std::string> placed;
   for (const std::vector<Variable>* list : {&tree.layout.variables, &tree.small_variables}) {
     for (const Variable& variable : *list) {
-      if (!check_variable_name(variable.name).ok() || !element_type_is_possible(variable.type)) continue;
-      std::string name(bare_name(variable.name));
-      if (!is_in_one_piece(variable)) {
-        rank.left.emplace(std::move(name), tree.path);
-        continue;
-      }
+      if (!may_be_protected(variable) || !is_in_one_piece(variable)) continue;
       const uint64_t at = variable.extents.empty() ? 0 : variable.extents.front().offset;
-      ImageVariable& image = rank.table.variables.emplace_back();
-      image = {variable.name, variable.type, variable.shape, {}, {}, file.begin + at, variable.stored_bytes()};
-      const auto place = places.find(name);
-      if (place != places.end()) {
-        image.global_shape = place->second.global_shape;
-        image.global_offset = place->second.global_offset;
-        if (!lies_in({image.global_offset, image.shape}, image.global_shape)) {
-          return of_variable(variable.name,
-                             fmt::format("'{}' does not have it where the sidecar beside it says: {} "
-                                         "cells at ({}) of {}",
-                                         tree.path, text_of(image.shape), fmt::join(image.global_offset, ", "),
-                                         text_of(image.global_shape)));
-        }
-        if (!placed.insert(std::move(name)).second)
-          return of_variable(variable.name, fmt::format("'{}' has several, and the sidecar says one place", tree.path));
-      } else if (is_whole) {
-        image.global_shape = image.shape;
-        image.global_offset.assign(image.shape.size(), 0);
-        wholes_.insert(std::move(name));
-      }
+      VARVE_TRY(add_variable(
+          rank, {variable.name, variable.type, variable.shape, {}, {}, file.begin + at, variable.stored_bytes()},
+          of_file));
     }
   }
+  return {};
+}
+
+Status FileParts::add_array(OfRank& rank, const StoredVariable& array, OfFile& of_file) {
+  const bool is_known = std::all_of(array.parts.begin(), array.parts.end(),
+                                    [](const StoredPart& part) { return part.coding != PartCoding::unknown; });
+  const uint64_t bytes = array_bytes(array.shape, array.type.bytes).value_or(UINT64_MAX);
+  if (!is_known || !element_type_is_possible(array.type) || bytes > PTRDIFF_MAX - rank.bytes) {
+    rank.left.emplace(bare_name(named_by(array).name), &array);
+    return {};
+  }
+  rank.arrays.push_back({&array, rank.bytes});
+  rank.bytes += bytes;
+  return add_variable(rank, {named_by(array).name, array.type, array.shape, {}, {}, rank.arrays.back().begin, bytes},
+                      of_file);
+}
+
+/// With its place, as far as it is known.
+Status FileParts::add_variable(OfRank& rank, ImageVariable image, OfFile& of_file) {
+  std::string name(bare_name(image.name));
+  const auto place = of_file.places.find(name);
+  if (place != of_file.places.end()) {
+    image.global_shape = place->second.global_shape;
+    image.global_offset = place->second.global_offset;
+    if (!lies_in({image.global_offset, image.shape}, image.global_shape)) {
+      return of_variable(image.name, fmt::format("'{}' does not have it where the sidecar beside it says: {} "
+                                                 "cells at ({}) of {}",
+                                                 of_file.path, text_of(image.shape),
+                                                 fmt::join(image.global_offset, ", "), text_of(image.global_shape)));
+    }
+    if (!of_file.placed.insert(std::move(name)).second)
+      return of_variable(image.name, fmt::format("'{}' has several, and the sidecar says one place", of_file.path));
+  } else if (of_file.is_whole) {
+    image.global_shape = image.shape;
+    image.global_offset.assign(image.shape.size(), 0);
+    wholes_.insert(std::move(name));
+  }
+  rank.table.variables.push_back(std::move(image));
   return {};
 }
 
@@ -188,11 +313,7 @@ Status FileParts::fit_variable(const RankWish& wish, const ImageVariable& wanted
   size_t count = 0;
   for (uint32_t rank = 0; rank < rank_count(); ++rank) {
     const auto left = by_rank_[rank].left.find(std::string(bare_name(wanted.name)));
-    if (left != by_rank_[rank].left.end()) {
-      return of_variable(wanted.name,
-                         fmt::format("in '{}' it is compressed, or in pieces, by the file's own format", left->second),
-                         "restore the files, and have the program read them");
-    }
+    if (left != by_rank_[rank].left.end()) return why_left(wanted, *left->second);
     for (ImageVariable& part : found.emplace_back(find(rank, wanted.name))) {
       VARVE_TRY(fit_part(rank, wanted, part));
       all_are_placed &= !part.global_shape.empty();
@@ -218,6 +339,14 @@ Status FileParts::fit_variable(const RankWish& wish, const ImageVariable& wanted
     for (ImageVariable& variable : found[rank]) fitting[rank].push_back(std::move(variable));
   }
   return {};
+}
+
+/// Of an array that cannot be had.
+Status FileParts::why_left(const ImageVariable& wanted, const StoredVariable& array) {
+  const Status why = with_faults(array, arrays_->check(array));
+  note_faults();
+  VARVE_TRY(why);
+  return of_variable(wanted.name, fmt::format("'{}' takes more bytes than memory can have", array.name));
 }
 
 /// One of the wanted name and type.
@@ -294,6 +423,7 @@ void FileParts::note_faults() {
   for (const OfRank& rank : by_rank_) {
     for (const File& file : rank.files) told_(file.image->faults());
   }
+  for (const auto& chunk : chunks_) told_(chunk->faults());
 }
 
 /// Bytes of one file, told as those of all files of the rank, in the byte order that is wanted.
@@ -311,10 +441,47 @@ class FileParts::Turned final : public ImageTarget {
   const uint64_t by_;
 };
 
+/// The ordinal of the last that begins there or before; there is one.
+size_t FileParts::array_at(const OfRank& rank, uint64_t offset) {
+  const auto after = std::upper_bound(rank.arrays.begin(), rank.arrays.end(), offset,
+                                      [](uint64_t at, const Array& array) { return at < array.begin; });
+  return static_cast<size_t>(after - rank.arrays.begin()) - 1;
+}
+
+/// Finds what of the store is damaged; it may be a file that is, as it was saved.
+Status FileParts::with_faults(const StoredVariable& array, Status outcome) {
+  const bool is_damaged = outcome.code() == StatusCode::corrupt && outcome.remedy() != Remedy::none;
+  if (!is_damaged && outcome.code() != StatusCode::io_error) return outcome;
+  for (const StoredPart& part : array.parts) {
+    const auto image = images_.find(part.file->path);
+    if (image != images_.end()) image->second->find_faults();
+  }
+  return outcome;
+}
+
+Status FileParts::will_load(uint32_t rank) {
+  OfRank& of_rank = by_rank_[rank];
+  for (const ImageVariable& variable : of_rank.table.variables) {
+    if (variable.offset < of_rank.file_bytes || variable.bytes == 0) continue;
+    Array& array = of_rank.arrays[array_at(of_rank, variable.offset)];
+    if (!array.is_checked) VARVE_TRY(with_faults(*array.variable, arrays_->check(*array.variable)));
+    array.is_checked = true;
+  }
+  return {};
+}
+
 /// No variable is in two files.
 Status FileParts::read_part(const PartRead& read) {
   if (read.into.empty()) return {};
   const OfRank& rank = by_rank_[read.rank];
+  if (read.offset >= rank.file_bytes) {
+    if (rank.arrays.empty()) return Status::internal("bytes behind all files were asked for");
+    const Array& array = rank.arrays[array_at(rank, read.offset)];
+    return with_faults(*array.variable,
+                       rank.swaps.read(read.offset, read.into, [&](uint64_t offset, MutableByteSpan into) {
+                         return arrays_->read(*array.variable, offset - array.begin, into);
+                       }));
+  }
   const auto after = std::upper_bound(rank.files.begin(), rank.files.end(), read.offset,
                                       [](uint64_t at, const File& file) { return at < file.begin; });
   if (after == rank.files.begin()) return Status::internal("bytes before all files were asked for");
@@ -327,9 +494,22 @@ Status FileParts::read_part(const PartRead& read) {
   return outcome;
 }
 
-/// What one rank has is read by one thread.
+/// What one rank has is read by one thread, but for what is to be decoded: that is read by all.
 Status FileParts::load(std::span<const PartLoad> loads, size_t thread_count) {
-  return parallel_for(loads.size(), thread_count, [&](size_t i) { return load_part(loads[i]); });
+  VARVE_TRY(parallel_for(loads.size(), thread_count, [&](size_t i) { return load_part(loads[i]); }));
+  for (const PartLoad& load : loads) VARVE_TRY(load_arrays(load));
+  return {};
+}
+
+Status FileParts::load_arrays(const PartLoad& load) {
+  const OfRank& rank = by_rank_[load.rank];
+  Turned target(*load.target, rank.swaps, 0);
+  for (const PartBox& box : load.boxes) {
+    if (box.offset < rank.file_bytes || box.cells.empty()) continue;
+    const Array& array = rank.arrays[array_at(rank, box.offset)];
+    VARVE_TRY(with_faults(*array.variable, arrays_->load(*array.variable, box.cells, array.begin, target)));
+  }
+  return {};
 }
 
 Status FileParts::load_part(const PartLoad& load) {

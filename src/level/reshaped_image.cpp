@@ -487,6 +487,19 @@ class ReshapedImage::FromRank final : public ImageTarget {
     return apart;
   }
 
+  /// The same, as cells.
+  std::vector<PartBox> boxes() const {
+    std::vector<PartBox> boxes;
+    for (const Source& source : sources_) {
+      PartBox& box = boxes.emplace_back(source.from_offset, source.part);
+      for (size_t d = 0; d < box.cells.offset.size(); ++d) box.cells.offset[d] -= source.from.offset[d];
+      if (!source.owned) continue;
+      const CellRun &first = source.owned->runs.front(), &last = source.owned->runs.back();
+      box.cells = {{first.from}, {last.from + last.cells - first.from}};
+    }
+    return boxes;
+  }
+
   void put(uint64_t offset, ByteSpan bytes) override {
     for (const Source& source : sources_) {
       const uint64_t element = element_bytes(source), of_variable = source.from.cell_count() * element;
@@ -564,7 +577,7 @@ Status ReshapedImage::load(ImageTarget& target) {
       size_t end = begin;
       while (end < sources_.size() && sources_[end].rank == sources_[begin].rank) ++end;
       FromRank& rank = from.emplace_back(table_, std::span(sources_).subspan(begin, end - begin), target);
-      loads.push_back({sources_[begin].rank, rank.wanted(), &rank});
+      loads.push_back({sources_[begin].rank, rank.wanted(), &rank, rank.boxes()});
       begin = end;
     }
   });

@@ -200,7 +200,7 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   Result<std::unique_ptr<RankImage>> image = shared_image(candidate.step, wish);
   if (image.status().code() != StatusCode::invalid_argument) return image;
   // No session made it, or it does not fit.
-  VARVE_ASSIGN(std::unique_ptr<FileParts> files, files_of(candidate.step));
+  VARVE_ASSIGN(std::unique_ptr<FileParts> files, files_of(candidate.step, &wish));
   if (!files) return image;
   VARVE_TRY(files->fit(wish));
   return ReshapedImage::plan(wish, std::move(files), threads);
@@ -275,10 +275,12 @@ Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(uint64
 }
 
 /// Of a set that was saved from a folder; null: a session made it.
-Result<std::unique_ptr<FileParts>> StoreLevel::files_of(uint64_t step) {
+Result<std::unique_ptr<FileParts>> StoreLevel::files_of(uint64_t step, const RankWish* wish) {
   VARVE_ASSIGN(const Store* const store, access_.store());
   VARVE_ASSIGN(const SetRecord record, read_record(*store, step));
-  return FileParts::open(*store, world_.clock, record, [this](const CopyFaults& faults) { condemn_damaged(faults); });
+  return FileParts::open(
+      *store, world_.clock, record, [this](const CopyFaults& faults) { condemn_damaged(faults); }, wish,
+      world_.work.load_threads + kReadsAhead);
 }
 
 Result<SetRecord> StoreLevel::read_record(const Store& store, uint64_t step) const {
@@ -353,7 +355,7 @@ Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate
   VARVE_ASSIGN(const auto images, StoredImage::open_present(*store, world_.clock, record, spec_.is_of_node()));
   for (const auto& [rank, image] : images) tables.emplace(rank, image->image());
   if (!tables.empty() || spec_.is_of_node()) return tables;
-  VARVE_ASSIGN(const std::unique_ptr<FileParts> files, files_of(candidate.step));
+  VARVE_ASSIGN(const std::unique_ptr<FileParts> files, files_of(candidate.step, nullptr));
   return files ? files->tables() : tables;
 }
 

@@ -93,7 +93,7 @@ class StoreLevel : public Level {
   Result<std::unique_ptr<RankImage>> shared_image(uint64_t step, const RankWish& wish);
   /// What all ranks have saved in a set that they share, of which each reads some tables for all. Collective.
   Result<std::unique_ptr<SharedParts>> shared_parts(uint64_t step);
-  Result<std::unique_ptr<FileParts>> files_of(uint64_t step);
+  Result<std::unique_ptr<FileParts>> files_of(uint64_t step, const RankWish* wish);
   Result<std::unique_ptr<HeldParts>> parts_of_node(uint64_t step);
   struct NodeImages {
     std::map<uint32_t, std::unique_ptr<StoredImage>> images{};  ///< by rank

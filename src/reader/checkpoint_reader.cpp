@@ -59,7 +59,8 @@ class CheckpointReader::Impl {
     Result<StoredVariables> variables = StoredVariables::read(*impl->store_, record);
     if (!variables.ok()) return catalog.unless_dropped(name, variables.status());
     impl->variables_ = std::move(*variables);
-    for (const StoredVariable& variable : impl->variables_.all()) impl->told_.push_back(described(variable));
+    impl->told_.resize(impl->variables_.count());
+    impl->is_told_.resize(impl->variables_.count());
     impl->set_ = name.to_string();
     impl->reader_.emplace(*impl->store_, impl->variables_, thread_count(options));
     return impl;
@@ -67,11 +68,20 @@ class CheckpointReader::Impl {
 
   const std::string& set() const { return set_; }
   const StoredVariables& variables() const { return variables_; }
-  const std::vector<CheckpointVariable>& told() const { return told_; }
+  const std::vector<CheckpointVariable>& told() {
+    const Status told = run_guarded([&] {
+      for (const StoredVariable& variable : variables_.all()) tell(variable);
+      return Status();
+    });
+    told.ignore("there is no memory to say what they are, and there they stay");
+    return told_;
+  }
 
-  Result<const CheckpointVariable*> told(std::string_view name) const {
-    VARVE_ASSIGN(const StoredVariable* const found, variables_.get(name));
-    return &told_[static_cast<size_t>(found - variables_.all().data())];
+  Result<const CheckpointVariable*> told(std::string_view name) {
+    return run_guarded([&]() -> Result<const CheckpointVariable*> {
+      VARVE_ASSIGN(const StoredVariable* const found, variables_.get(name));
+      return &tell(*found);
+    });
   }
 
   Result<WantedCells> find(std::string_view name, std::optional<uint32_t> rank, const ArraySection* box) const {
@@ -109,10 +119,19 @@ class CheckpointReader::Impl {
   }
 
  private:
+  /// Once each: users have pointers to them.
+  const CheckpointVariable& tell(const StoredVariable& variable) {
+    const size_t at = variables_.ordinal_of(variable);
+    if (!is_told_[at]) told_[at] = described(variable);
+    is_told_[at] = true;
+    return told_[at];
+  }
+
   std::unique_ptr<StorePlace> place_;
   std::unique_ptr<Store> store_;
   StoredVariables variables_;
   std::vector<CheckpointVariable> told_;
+  std::vector<bool> is_told_;
   std::string set_;
   std::optional<VariableReader> reader_;
 };

@@ -67,6 +67,8 @@ Status describe(const PartStream& file, StreamReader& reader, const ZipMember& m
   part.type = array.type;
   part.shape = std::move(array.shape);
   part.head_bytes = cells.offset;
+  part.content_bytes = member.bytes;
+  part.content_crc32 = member.crc32;
   part.coding = PartCoding::deflated;
   part.why_unknown = {};
   return {};

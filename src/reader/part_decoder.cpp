@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "codec/chunk_formats.h"
 #include "codec/inflater.h"
+#include "layout/layout.h"
 
 namespace varve {
 
@@ -33,21 +35,39 @@ class PartDecoder::Deflated {
   /// After a failure it is of no use.
   Status read(uint64_t offset, MutableByteSpan into) {
     if (offset < at_) begin();
-    while (at_ < offset) {
-      skipped_.resize(std::min<uint64_t>(offset - at_, kSkippedBytes));
-      VARVE_TRY(stream_->read(skipped_));
-      at_ += skipped_.size();
-    }
-    VARVE_TRY(stream_->read(into));
-    at_ += into.size();
-    return {};
+    VARVE_TRY(skip_to(offset));
+    VARVE_TRY(take(into));
+    // Behind the last cell there is nothing, but in odd files.
+    return at_ == cells_end_ ? check_sum() : Status();
   }
 
  private:
   static constexpr uint64_t kSkippedBytes = 64_KiB;
 
+  Status take(MutableByteSpan into) {
+    VARVE_TRY(stream_->read(into));
+    at_ += into.size();
+    crc32_ = gzip_crc32(into, crc32_);
+    return {};
+  }
+
+  Status skip_to(uint64_t offset) {
+    while (at_ < offset) {
+      skipped_.resize(std::min<uint64_t>(offset - at_, kSkippedBytes));
+      VARVE_TRY(take(skipped_));
+    }
+    return {};
+  }
+
+  Status check_sum() {
+    VARVE_TRY(skip_to(part_.content_bytes));
+    return crc32_ == part_.content_crc32 ? Status()
+                                         : Status::corrupt("what was deflated has another sum than the file says");
+  }
+
   void begin() {
     at_ = stored_at_ = 0;
+    crc32_ = 0;
     stream_.emplace([this](MutableByteSpan into) -> Result<size_t> {
       into = into.first(std::min<uint64_t>(into.size(), stored_.bytes() - stored_at_));
       VARVE_TRY(stored_.read(reader_, stored_at_, into));
@@ -60,7 +80,9 @@ class PartDecoder::Deflated {
   StreamReader& reader_;
   const PartStream stored_;
   std::optional<InflateStream> stream_;
+  const uint64_t cells_end_ = part_.head_bytes + array_bytes(part_.shape, part_.type.bytes).value_or(0);
   uint64_t at_ = 0, stored_at_ = 0;  ///< in the content, and in what is stored
+  uint32_t crc32_ = 0;               ///< of the content up to there
   ByteVector skipped_;
 };
 

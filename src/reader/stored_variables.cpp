@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "engine/inspect.h"
 #include "format/image.h"
+#include "format/set_origin.h"
 #include "layout/raw_layout.h"
 #include "layout/zarr_array.h"
-#include "level/stored_image.h"
 #include "reader/npz_members.h"
 #include "reader/zarr_chunks.h"
 
@@ -71,10 +72,65 @@ CellBox StoredPart::global_box() const {
   return box;
 }
 
+/// Variables of which only the bytes of their files tell what they are: a file is looked at when one of its variables
+/// is asked for. Any thread.
+class StoredVariables::Undescribed {
+ public:
+  explicit Undescribed(const Store& store) : store_(store) {}
+
+  /// It stays where it is.
+  void add(StoredVariable& variable) {
+    const MutexLock lock(mutex_);
+    by_file_[variable.parts.front().file].push_back(&variable);
+  }
+  void describe_with(const StoredVariable& variable) {
+    const MutexLock lock(mutex_);
+    const auto found = by_file_.find(variable.parts.front().file);
+    if (found == by_file_.end()) return;
+    StreamReader reader(store_);
+    describe(reader, found->second);
+    by_file_.erase(found);
+  }
+  void describe_all() {
+    const MutexLock lock(mutex_);
+    StreamReader reader(store_);
+    while (!by_file_.empty()) {
+      describe(reader, by_file_.begin()->second);
+      by_file_.erase(by_file_.begin());
+    }
+  }
+
+ private:
+  static void describe(StreamReader& reader, const std::vector<StoredVariable*>& variables) {
+    std::vector<StoredPart*> parts;
+    for (StoredVariable* const variable : variables) parts.push_back(&variable->parts.front());
+    describe_npz_members(reader, *parts.front()->leaf, *parts.front()->file, parts);
+    for (StoredVariable* const variable : variables) {
+      variable->type = variable->parts.front().type;
+      variable->shape = variable->parts.front().shape;
+    }
+  }
+
+  const Store& store_;
+  Mutex mutex_;
+  std::map<const TreeFile*, std::vector<StoredVariable*>> by_file_ VARVE_GUARDED_BY(mutex_);
+};
+
+StoredVariables::StoredVariables() = default;
+StoredVariables::StoredVariables(StoredVariables&&) noexcept = default;
+StoredVariables& StoredVariables::operator=(StoredVariables&&) noexcept = default;
+StoredVariables::~StoredVariables() = default;
+
+const std::vector<StoredVariable>& StoredVariables::all() const {
+  if (undescribed_ != nullptr) undescribed_->describe_all();
+  return variables_;
+}
+
 /// Goes through the leaves of a set's tree.
 class StoredVariables::Collector {
  public:
-  Collector(const Store& store, StoredVariables& found) : reader_(store), found_(found) {}
+  Collector(const Store& store, StoredVariables& found, const Wanted& wanted)
+      : store_(store), reader_(store), found_(found), wanted_(wanted) {}
 
   Status add(const std::shared_ptr<const Leaf>& leaf) {
     for (const TreeFile& file : leaf->files) {
@@ -108,6 +164,7 @@ class StoredVariables::Collector {
       found_.variables_.push_back(make_one(name, std::move(parts)));
     }
     add_zarr_arrays();
+    describe_placed();
     add_wholes();
     for (auto& [name, part] : of_files_) {
       StoredVariable variable{std::move(name), part.type, {}, part.shape, {}};
@@ -117,6 +174,12 @@ class StoredVariables::Collector {
     }
     std::stable_sort(found_.variables_.begin(), found_.variables_.end(),
                      [](const StoredVariable& a, const StoredVariable& b) { return a.name < b.name; });
+    for (StoredVariable& variable : found_.variables_) {
+      const StoredPart& part = variable.parts.front();
+      if (!is_undescribed(part) || described_.contains(part.file)) continue;
+      if (found_.undescribed_ == nullptr) found_.undescribed_ = std::make_unique<Undescribed>(store_);
+      found_.undescribed_->add(variable);
+    }
   }
 
  private:
@@ -171,15 +234,28 @@ class StoredVariables::Collector {
   }
 
   void add_file(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file) {
-    const size_t first = of_files_.size();
     for (size_t i = 0; i < file.layout.variables.size(); ++i) add_variable(leaf, file, file.layout.variables[i], i + 1);
     for (const Variable& small : file.small_variables) add_variable(leaf, file, small, 0);
-    if (file.layout.format != kNpzFormat) return;
-    std::vector<StoredPart*> compressed;
-    for (size_t i = first; i < of_files_.size(); ++i) {
-      if (of_files_[i].second.coding == PartCoding::unknown) compressed.push_back(&of_files_[i].second);
+  }
+
+  /// Whether its file's bytes have to tell what it is.
+  bool is_undescribed(const StoredPart& part) const {
+    return part.coding == PartCoding::unknown && part.variable != nullptr && part.file->layout.format == kNpzFormat &&
+           (!wanted_ || wanted_(*part.variable));
+  }
+
+  /// Those of files of which sidecars say something: what they are decides what wholes there are.
+  void describe_placed() {
+    std::map<const TreeFile*, std::vector<StoredPart*>> placed;
+    for (auto& [name, part] : of_files_) {
+      const auto place = places_.lower_bound({part.file->path, {}});
+      if (place == places_.end() || place->first.first != part.file->path || !is_undescribed(part)) continue;
+      placed[part.file].push_back(&part);
     }
-    if (!compressed.empty()) describe_npz_members(reader_, *leaf, file, compressed);
+    for (const auto& [file, parts] : placed) {
+      describe_npz_members(reader_, *parts.front()->leaf, *file, parts);
+      described_.insert(file);
+    }
   }
 
   void add_variable(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file, const Variable& variable,
@@ -350,6 +426,7 @@ class StoredVariables::Collector {
     StoredVariable& variable = found[folder];
     if (variable.parts.empty()) {
       variable = {zarr_name(folder, chunk.name), type, {}, whole, {}};
+      variable.is_of_chunks = true;
       if (array->second.fill) variable.fill = *array->second.fill;
     }
     StoredPart part{.rank = file.rank,
@@ -419,12 +496,15 @@ class StoredVariables::Collector {
     return {};
   }
 
+  const Store& store_;
   StreamReader reader_;
   StoredVariables& found_;
+  const Wanted& wanted_;
   std::optional<SetOrigin> origin_;
   uint32_t images_ = 0;
   std::map<std::string, std::vector<StoredPart>> of_images_;
   std::vector<std::pair<std::string, StoredPart>> of_files_;
+  std::set<const TreeFile*> described_;                                 ///< by their own bytes
   std::set<std::string> in_wholes_;                                     ///< names of `of_files_`
   std::map<std::pair<std::string, std::string>, SidecarPlace> places_;  ///< by file and variable
   std::map<std::string, ZarrArray> zarr_arrays_;                        ///< by folder
@@ -432,9 +512,9 @@ class StoredVariables::Collector {
   std::vector<std::string> called_like_chunks_;  ///< of other files, paths
 };
 
-Result<StoredVariables> StoredVariables::read(const Store& store, const SetRecord& record) {
+Result<StoredVariables> StoredVariables::read(const Store& store, const SetRecord& record, const Wanted& wanted) {
   StoredVariables found;
-  Collector collector(store, found);
+  Collector collector(store, found, wanted);
   VARVE_TRY(for_each_leaf(store, record,
                           [&](const Leaf& leaf) { return collector.add(std::make_shared<const Leaf>(leaf)); }));
   collector.finish(record);
@@ -445,7 +525,9 @@ const StoredVariable* StoredVariables::find(std::string_view name) const {
   const auto found =
       std::lower_bound(variables_.begin(), variables_.end(), name,
                        [](const StoredVariable& at, std::string_view wanted) { return at.name < wanted; });
-  return found != variables_.end() && found->name == name ? &*found : nullptr;
+  if (found == variables_.end() || found->name != name) return nullptr;
+  if (undescribed_ != nullptr) undescribed_->describe_with(*found);
+  return &*found;
 }
 
 Result<const StoredVariable*> StoredVariables::get(std::string_view name) const {
@@ -480,7 +562,9 @@ Status StoredVariables::missing(const StoredVariable& variable, const CellBox& f
   if (has_all_ranks_) {
     const bool is_of_files = !variable.parts.empty() && variable.parts.front().rank < 0;
     return Status::not_found(
-        fmt::format("no {} its cells from ({}) on", is_of_files ? "file has" : "rank has saved", first), subject);
+        fmt::format("no {} its cells from ({}) on{}", is_of_files ? "file has" : "rank has saved", first,
+                    variable.is_of_chunks ? ", and the fill value that its description names is not understood" : ""),
+        subject);
   }
   return Status::not_found(
       fmt::format("its cells from ({}) on are on another node: the set was made by {} ranks, and this store has {} of "

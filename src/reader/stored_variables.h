@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,8 +40,9 @@ struct StoredPart {
   /// Of the arrays that its bytes consist of, one after another, which divide `shape` like tiles; empty: it is one.
   std::vector<uint64_t> tile;
   PartCoding coding = PartCoding::none;
-  Status why_unknown{};  ///< of `unknown`; OK: nothing is known to say
-  uint64_t head_bytes = 0;
+  Status why_unknown{};                                    ///< of `unknown`; OK: nothing is known to say
+  uint64_t head_bytes = 0, content_bytes = 0;              ///< of `deflated`
+  uint32_t content_crc32 = 0;                              ///< of all of that, as the file says
   std::shared_ptr<const std::vector<ZarrCodec>> codecs{};  ///< of `zarr`
 
   std::shared_ptr<const Leaf> leaf;
@@ -63,9 +65,10 @@ struct StoredVariable {
   Status one_array;
   std::vector<uint64_t> shape;
   std::vector<StoredPart> parts;  ///< lowest rank first
-  /// What cells are that no part has; empty: such cells cannot be had.
+  /// What numbers are that no part has, or pairs of them; empty: such cells cannot be had.
   ByteVector fill{};
-  bool is_in_whole = false;  ///< another one of the set has it, with what other files have
+  bool is_in_whole = false;   ///< another one of the set has it, with what other files have
+  bool is_of_chunks = false;  ///< an array of Zarr, whose chunks, each a file of its own, are the parts
 };
 
 /// The variables of a set, without their bytes.
@@ -77,12 +80,24 @@ struct StoredVariable {
 /// folder, if the group is the set. Immutable, so it may be read by several threads.
 class StoredVariables {
  public:
-  /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of
-  /// these cannot be read.
-  static Result<StoredVariables> read(const Store& store, const SetRecord& record);
+  /// Whether somebody wants a variable of a file.
+  using Wanted = std::function<bool(const Variable&)>;
 
-  /// By name; names may repeat in files.
-  const std::vector<StoredVariable>& all() const { return variables_; }
+  /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of
+  /// these cannot be read. What files have compressed so that only their bytes tell what it is (npz) is looked at if it
+  /// is `wanted`, or that is empty: for that, `store` has to be there as long as this is.
+  static Result<StoredVariables> read(const Store& store, const SetRecord& record, const Wanted& wanted = {});
+  StoredVariables();
+  StoredVariables(StoredVariables&&) noexcept;
+  StoredVariables& operator=(StoredVariables&&) noexcept;
+  ~StoredVariables();
+
+  /// By name; names may repeat in files. Looks at all of them whose bytes tell what they are, where find() looks at one
+  /// file's.
+  const std::vector<StoredVariable>& all() const;
+  size_t count() const { return variables_.size(); }
+  /// Of what find() gave, its place in all().
+  size_t ordinal_of(const StoredVariable& variable) const { return static_cast<size_t>(&variable - variables_.data()); }
   /// The first of this name; null if there is none.
   const StoredVariable* find(std::string_view name) const;
   /// The same, but not_found says where to look.
@@ -101,11 +116,13 @@ class StoredVariables {
 
  private:
   class Collector;
+  class Undescribed;
 
   SetName set_;
   uint32_t rank_count_ = 0, ranks_here_ = 0;
   bool has_all_ranks_ = true;
   std::vector<StoredVariable> variables_;
+  std::unique_ptr<Undescribed> undescribed_;  ///< of these; null: all say what they are
 };
 
 }  // namespace varve

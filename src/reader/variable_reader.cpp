@@ -21,6 +21,8 @@ constexpr size_t kPacksKept = 8;
 constexpr uint64_t kWorkBytes = 8_MiB;
 /// What is decoded at a time of what goes elsewhere then.
 constexpr uint64_t kDecodedBytes = 32_MiB;
+/// What of each rank is compared at a time.
+constexpr uint64_t kComparedBytes = 1_MiB;
 /// What several threads decode of chunks at a time, unless one is larger.
 constexpr uint64_t kDecodedChunksBytes = 1_GiB;
 
@@ -70,6 +72,15 @@ bool is_lone(const StoredVariable& variable) {
   return variable.parts.size() == 1 && variable.parts.front().global_shape.empty();
 }
 
+/// With what cells are that no part has.
+void fill_box(const StoredVariable& variable, const CellBox& box, MutableByteSpan into) {
+  ByteSpan fill = variable.fill;
+  // Of pairs, the box may have one number alone.
+  if (fill.size() > variable.type.bytes && box.cells.back() == 1)
+    fill = fill.subspan(box.offset.back() * variable.type.bytes, variable.type.bytes);
+  for (size_t at = 0; at < into.size(); at += fill.size()) std::copy(fill.begin(), fill.end(), &into[at]);
+}
+
 std::vector<CellBox> boxes_of(const StoredVariable& variable) {
   std::vector<CellBox> boxes;
   for (const StoredPart& part : variable.parts) boxes.push_back(part.global_box());
@@ -117,10 +128,7 @@ Status VariableReader::read(const StoredVariable& variable, const CellBox& box, 
   const std::vector<CellBox> boxes = boxes_of(variable);
   VARVE_ASSIGN(CellShares found, shares_of(variable, boxes, box));
   VARVE_TRY(check_size(variable, box, variable.type.bytes, into.size()));
-  if (!found.missing.empty()) {
-    const ByteVector& fill = variable.fill;
-    for (size_t at = 0; at < into.size(); at += fill.size()) std::copy(fill.begin(), fill.end(), &into[at]);
-  }
+  if (!found.missing.empty()) fill_box(variable, box, into);
   std::vector<Work> works;
   for (CellShare& share : found.shares)
     works.push_back({&variable.parts[share.box], std::move(share.cells), boxes[share.box], 0});
@@ -157,6 +165,33 @@ Status VariableReader::read_part(const StoredVariable& variable, const StoredPar
     return {};
   }));
   return copy_all(variable, std::move(works), box, into);
+}
+
+Result<const StoredPart*> VariableReader::common_part(const StoredVariable& variable) {
+  const std::vector<StoredPart>& parts = variable.parts;
+  if (!variables_.has_all_ranks() || parts.size() != variables_.rank_count() || parts.empty()) return nullptr;
+  const StoredPart& first = parts.front();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_alike = parts[i].rank == static_cast<int64_t>(i) && parts[i].global_shape.empty() &&
+                          parts[i].type == first.type && parts[i].shape == first.shape;
+    if (!is_alike) return nullptr;
+  }
+  VARVE_TRY(check_part(variable, first, first.own_box()));
+  ByteVector wanted, here;
+  bool is_same = true;
+  VARVE_TRY(for_each_slab(first.own_box(), std::max<uint64_t>(kComparedBytes / first.type.bytes, 1),
+                          [&](const CellBox& slab) -> Status {
+                            if (!is_same) return {};
+                            wanted.resize(slab.cell_count() * first.type.bytes);
+                            here.resize(wanted.size());
+                            VARVE_TRY(read_part(variable, first, slab, wanted));
+                            for (size_t i = 1; i < parts.size() && is_same; ++i) {
+                              VARVE_TRY(read_part(variable, parts[i], slab, here));
+                              is_same = here == wanted;
+                            }
+                            return {};
+                          }));
+  return is_same ? &first : nullptr;
 }
 
 Status VariableReader::copy_all(const StoredVariable& variable, std::vector<Work> works, const CellBox& to,

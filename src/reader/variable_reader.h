@@ -32,6 +32,9 @@ class VariableReader {
   /// The same of what one rank, or file, has of it.
   Status read_part(const StoredVariable& variable, const StoredPart& part, const CellBox& box, MutableByteSpan into);
   Status check_part(const StoredVariable& variable, const StoredPart& part, const CellBox& box) const;
+  /// Of a variable that is no one array: what each of the set's ranks has saved of it alike, to the last byte. Null:
+  /// they have not, or not all of them are here. Reads as much as it takes to tell.
+  Result<const StoredPart*> common_part(const StoredVariable& variable);
 
  private:
   struct Work;

@@ -35,7 +35,7 @@ std::optional<KnownCodec> known(const ZarrCodec& codec) {
 }
 
 constexpr uint64_t kSumBytes = 4;
-constexpr uint64_t kShuffleDefaultBytes = 4, kElementBytesMax = 255;
+constexpr uint64_t kElementBytesMax = 255;
 
 bool compresses(KnownCodec codec) { return codec != KnownCodec::crc32c && codec != KnownCodec::shuffle; }
 
@@ -52,9 +52,16 @@ Status decode_lz4(ByteSpan in, MutableByteSpan out) {
   return decode_by(CodecNumber::lz4, in.subspan(size_bytes), out);
 }
 
-Status decode_shuffled(uint64_t said_bytes, ByteSpan in, MutableByteSpan out) {
+/// As numcodecs does it: of one byte, or of less, nothing is shuffled.
+Status decode_shuffled(uint64_t element_bytes, ByteSpan in, MutableByteSpan out) {
   if (in.size() != out.size()) return Status::corrupt("shuffle: a chunk of another size");
-  kernels::unshuffle(said_bytes == 0 ? kShuffleDefaultBytes : said_bytes, in, out);
+  if (element_bytes <= 1) {
+    std::copy(in.begin(), in.end(), out.begin());
+    return {};
+  }
+  if (in.size() % element_bytes != 0)
+    return Status::corrupt(fmt::format("shuffle: a chunk of no whole number of elements of {} bytes", element_bytes));
+  kernels::unshuffle(element_bytes, in, out);
   return {};
 }
 
@@ -91,6 +98,8 @@ Status check_zarr_codecs(const std::vector<ZarrCodec>& codecs) {
       return Status::unsupported(
           fmt::format("its chunks went through '{}' with '{}', which is not known here", codec.name, codec.compressor));
     }
+    if (*which == KnownCodec::shuffle && codec.element_bytes == kNoElementBytes)
+      return Status::unsupported("its chunks were shuffled by elements whose size is no number");
     if (*which == KnownCodec::shuffle && codec.element_bytes > kElementBytesMax)
       return Status::unsupported(fmt::format("its chunks were shuffled by {} bytes", codec.element_bytes));
     // Behind one that compresses nothing says how large its chunks are.

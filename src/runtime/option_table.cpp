@@ -209,9 +209,9 @@ Status take_redistribution(Settings& settings, const std::string& text) {
   std::string_view left = text;
   for (bool more = true; more;) {
     const size_t end = left.find(';');
-    more = end != std::string_view::npos;
     const std::string_view one = trimmed(left.substr(0, end));
-    left.remove_prefix(more ? end + 1 : left.size());
+    left.remove_prefix(end != std::string_view::npos ? end + 1 : left.size());
+    more = !trimmed(left).empty();  // behind the last one there may be a semicolon, too
     const size_t equals = one.rfind('=');
     const std::string_view how =
         equals == std::string_view::npos ? std::string_view() : trimmed(one.substr(equals + 1));

@@ -11,6 +11,7 @@
 
 #include "comm/agreement.h"
 #include "core/guarded.h"
+#include "core/nearest.h"
 #include "level/left_parts.h"
 #include "level/reshaped_image.h"
 
@@ -460,6 +461,43 @@ Result<bool> every_node_has(LevelWorld& world, const Levels& levels, const Resta
 }
 }  // namespace
 
+namespace {
+/// What the option redistribution says of variables that no rank protects goes for nothing: of a name that is mistyped,
+/// most likely. Collective.
+Status warn_of_unprotected(LevelWorld& world, const VariableTable& variables, const RankWish& wish) {
+  std::map<std::string, bool> names = variables.overruled();
+  std::array<uint64_t, 1> any = {0};
+  for (const auto& [name, is_protected] : names) any[0] |= is_protected ? 0 : 1;
+  VARVE_TRY(world.ranks.all_max(any));
+  if (any[0] == 0) return {};
+  ByteVector mine;
+  ByteWriter out(mine);
+  for (const auto& [name, is_protected] : names) {
+    out.text(name);
+    out.u8(is_protected ? 1 : 0);
+  }
+  VARVE_ASSIGN(const std::vector<ByteVector> told, world.ranks.all_gather(mine));
+  for (const ByteVector& of_rank : told) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      VARVE_ASSIGN(const std::string_view name, in.text());
+      VARVE_ASSIGN(const uint8_t is_protected, in.u8());
+      names[std::string(name)] |= is_protected != 0;
+    }
+  }
+  std::vector<std::string_view> there;
+  for (const WantedVariable& wanted : wish.variables) there.push_back(wanted.variable.name);
+  for (const auto& [name, is_protected] : names) {
+    if (is_protected) continue;
+    const std::string_view meant = nearest_word(name, there);
+    world.warnings.add(Status::invalid_argument("the option redistribution names it, but no rank protects it",
+                                                fmt::format("variable '{}'", name),
+                                                meant.empty() ? Hint() : fmt::format("was '{}' meant?", meant)));
+  }
+  return {};
+}
+}  // namespace
+
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
@@ -468,6 +506,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
   const std::vector<RestartCandidate> selected = select(candidates, selection);
   RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
+  VARVE_TRY(warn_of_unprotected(world, variables, wish));
   VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
   VARVE_ASSIGN(wish.all_alike, want_alike(world.ranks, wish.variables));
   RankRestart side(levels, variables, std::move(wish));

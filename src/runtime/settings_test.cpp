@@ -125,11 +125,11 @@ TEST_F(Options, OfWhoeverStartsTheProgramAreTaken) {
   EXPECT_EQ(settings.stop.grace, 90);
   EXPECT_EQ(settings.stop.end_time, 2e9);
   EXPECT_EQ(settings.note_file, "/job/note");
-  environment_ = {{"VARVE_REDISTRIBUTION", " a = b=same;c=evenly ; d=ignore"}};
+  environment_ = {{"VARVE_REDISTRIBUTION", " a = b=same;c=evenly ; d=ignore; "}};
   const std::map<std::string, Redistribution> divided = {
       {"a = b", Redistribution::same}, {"c", Redistribution::evenly}, {"d", Redistribution::ignore}};
   EXPECT_EQ(resolve()->redistribution, divided);
-  for (const char* wrong : {"a", "a=", "=same", "a=odd", "a=same;", "a=same;a=ignore", ";"}) {
+  for (const char* wrong : {"a", "a=", "=same", "a=odd", "a=same;;b=same", "a=same;;", "a=same;a=ignore", ";"}) {
     environment_ = {{"VARVE_REDISTRIBUTION", wrong}};
     EXPECT_EQ(resolve().status().code(), StatusCode::invalid_argument) << wrong;
   }

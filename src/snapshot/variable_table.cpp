@@ -592,6 +592,12 @@ Status VariableTable::check_overruled() const {
   return {};
 }
 
+std::map<std::string, bool> VariableTable::overruled() const {
+  std::map<std::string, bool> names;
+  for (const auto& [name, how] : overruled_) names.emplace(name, entries_.contains(name));
+  return names;
+}
+
 Redistribution VariableTable::redistribution_of(const std::string& name, const Entry& entry) const {
   const auto said = overruled_.find(name);
   return said == overruled_.end() ? entry.redistribution : said->second;

@@ -121,6 +121,8 @@ class VariableTable {
   void overrule(std::map<std::string, Redistribution> by_name) { overruled_ = std::move(by_name); }
   /// invalid_argument: a variable of such a name cannot be divided so, or is divided by owners.
   Status check_overruled() const;
+  /// The names, and whether such a variable is protected.
+  std::map<std::string, bool> overruled() const;
   /// What is loaded need not have the same variables: from now on added ones keep what they hold, and removed ones are
   /// left out.
   void let_change() { may_change_ = true; }

@@ -65,6 +65,7 @@ class SessionArrays(ProgramTest):
         self.assertEqual(self.cat("run@2:particles[1:]", "--rank", "2"), struct.pack("<H", 2))
         self.assertEqual(self.cat("run@2:step", "--rank", "1"), struct.pack("<Q", 2))
         self.assertEqual(doubles(self.cat("run@2:field[1]", "--rank", "2")), cells([5], range(COLUMNS)))
+        self.assertEqual(self.cat("run@2:step"), struct.pack("<Q", 2), "all ranks have the same")
         err = self.fails(USAGE, "cat", "run@2:particles")
         self.assertIn("rank 0 has not said", err)
         self.assertIn("--rank", err)
@@ -207,6 +208,34 @@ class FileArrays(ProgramTest):
                                  b"".join(whole[i:i + 2] for i in range(12, len(whole), 8)))
                 self.varve("export", f"packed@1:{name}", "--to", "t.npy", "--force")
                 self.assertEqual(read_npy(self.work / "t.npy"), ("<i2", (rows, 4), whole))
+
+    def test_arrays_of_more_cells_than_there_is_room_for_are_refused(self):
+        self.write(self.work / "saved" / "T" / ".zarray", json.dumps(
+            {"zarr_format": 2, "shape": [2**55], "chunks": [4], "dtype": "<i2", "compressor": None, "filters": None,
+             "order": "C", "fill_value": 0}).encode())
+        self.write(self.work / "saved" / "T" / "0", struct.pack("<4h", *range(4)))
+        self.varve("save", self.work / "saved", "--job", "huge", "--step", "1")
+        for arguments in (("huge@1:/T", "--to", "t.npy"),) + ((("huge@1", "--to", "t.h5"),) if HAS_HDF5 else ()):
+            self.assertIn("there is room for", self.fails(FAILURE, "export", *arguments))
+        self.assertEqual(sorted(os.listdir(self.work)), ["saved", "store"])
+        self.varve("export", "huge@1:/T[2:5]", "--to", "t.npy")
+        self.assertEqual(read_npy(self.work / "t.npy"), ("<i2", (3,), struct.pack("<3h", 2, 3, 0)))
+
+    @unittest.skipUnless(HAS_HDF5, "this build has no HDF5")
+    def test_a_damaged_array_among_others_leaves_no_file_behind(self):
+        header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }".ljust(117) + b"\n"
+        array = b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + struct.pack("<3h", 1, 2, 3)
+        saved = self.work / "saved"
+        saved.mkdir()
+        for name in ("a.npz", "b.npz", "c.npz"):
+            with zipfile.ZipFile(saved / name, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("T.npy", array)
+        contents = (saved / "b.npz").read_bytes()
+        (saved / "b.npz").write_bytes(contents.replace(struct.pack("<I", zlib.crc32(array)), b"\0\1\2\3"))
+        self.varve("save", saved, "--job", "packed", "--step", "1")
+        self.assertIn("b.npz:/T", self.fails(DAMAGED, "export", "packed@1", "--to", "all.h5"))
+        self.assertEqual(sorted(os.listdir(self.work)), ["saved", "store"])
+        self.varve("export", "packed@1:a.npz:/T", "c.npz:/T", "--to", "all.h5")
 
     @unittest.skipUnless(HAS_HDF5, "this build has no HDF5")
     def test_arrays_whose_names_clash_in_a_file_are_both_named(self):

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -33,22 +32,22 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/elastic_values.h"
 #include "varve/error.h"
 #include "varve/mpi.h"
 #include "varve/session.h"
 
 namespace {
 
-constexpr uint64_t kRows = 61, kColumns = 43, kGhosts = 1;
+using varve::test::particles_at;
+using varve::test::table_at;
+using varve::test::time_at;
+
+constexpr uint64_t kRows = varve::test::kElasticRows, kColumns = varve::test::kElasticColumns, kGhosts = 1;
 constexpr std::chrono::seconds kPatience{60};
 
 void check(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error("not so: " + what);
-}
-
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 31)) * 0x9E3779B97F4A7C15;
-  return value ^ (value >> 29);
 }
 
 /// What one rank has: its rows or columns of a field, with ghost cells, a table that all have alike, a time, and
@@ -89,27 +88,15 @@ struct State {
       for (uint64_t column = kGhosts; column + kGhosts < shape.cells[1]; ++column) {
         const uint64_t cell =
             (shape.global_offset[0] + row - kGhosts) * kColumns + shape.global_offset[1] + column - kGhosts;
-        visit(row * shape.cells[1] + column, std::ldexp(static_cast<double>(mix(cell + (step << 32)) >> 11), -20));
+        visit(row * shape.cells[1] + column, varve::test::field_at(step, cell));
       }
     }
   }
-  static std::vector<uint64_t> table_at(uint64_t step) {
-    std::vector<uint64_t> values(300);
-    for (uint64_t i = 0; i < values.size(); ++i) values[i] = mix(i * step);
-    return values;
-  }
-  /// Those from `first` on.
-  static std::vector<uint64_t> particles_at(uint64_t step, uint64_t first, uint64_t count) {
-    std::vector<uint64_t> values(count);
-    for (uint64_t i = 0; i < count; ++i) values[i] = mix(first + i) + step;
-    return values;
-  }
-  static double time_at(uint64_t step) { return 0.1 * static_cast<double>(step); }
 
   void set(uint64_t step) {
     for_each_cell(step, [&](uint64_t at, double value) { field[at] = value; });
     table = table_at(step);
-    particles = particles_at(step, 7 * rank * (rank + 1) / 2, 7 * (rank + 1));
+    particles = varve::test::particles_of(step, rank);
     time = time_at(step);
   }
 

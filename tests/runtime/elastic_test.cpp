@@ -290,6 +290,28 @@ TEST(AnElasticRestart, GivesAllWhatARankAloneSavedOnlyIfToldSo) {
   }
 }
 
+TEST(AnElasticRestart, WarnsOfNamesThatNoRankProtects) {
+  const SessionPlace place;
+  ::setenv("VARVE_REDISTRIBUTION", "particels=evenly; of_one=ignore; log=ignore", 1);
+  run_ranks(3, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<uint32_t> particles(3, rank), of_one(3);
+    ASSERT_TRUE(session->protect("particles", particles).ok());
+    if (rank == 1) {
+      ASSERT_TRUE(session->protect("of_one", of_one).ok());
+    }
+    EXPECT_TRUE(session->restart().ok());
+    std::string words;
+    for (const Status& warning : session->warnings()) words += warning.to_string() + "\n";
+    EXPECT_NE(words.find("variable 'particels'"), std::string::npos) << words;
+    EXPECT_NE(words.find("was 'particles' meant?"), std::string::npos) << words;
+    EXPECT_NE(words.find("variable 'log'"), std::string::npos) << words;
+    EXPECT_EQ(words.find("of_one"), std::string::npos) << words;
+  });
+  ::unsetenv("VARVE_REDISTRIBUTION");
+}
+
 TEST(AnElasticRestart, DividesWhatWhoeverStartsTheProgramSaysOf) {
   const auto said = [](const char* redistribution) {
     ::setenv("VARVE_REDISTRIBUTION", redistribution, 1);

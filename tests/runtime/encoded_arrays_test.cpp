@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "codec/chunk_formats.h"
 #include "codec/codec.h"
 #include "codec/deflater.h"
 #include "codec/kernels.h"
@@ -225,7 +226,7 @@ TEST_F(EncodedArrays, OfDamagedHdf5FilesAreErrorsThatNameThem) {
 #endif
 
 std::string deflated_npz(const std::string& npy, const std::string& name = "a.npy") {
-  return zoo::zip_file({{name, deflated(npy), 8, npy.size()}});
+  return zoo::zip_file({{name, deflated(npy), 8, npy.size(), gzip_crc32(as_bytes(npy))}});
 }
 
 TEST_F(EncodedArrays, OfNumpyAreReadWholeAndInBoxes) {
@@ -234,7 +235,7 @@ TEST_F(EncodedArrays, OfNumpyAreReadWholeAndInBoxes) {
   const std::vector<zoo::ZipEntry> members = [&] {
     std::vector<zoo::ZipEntry> made;
     const auto add = [&](const char* name, const std::string& npy) {
-      made.push_back({name, deflated(npy), 8, npy.size()});
+      made.push_back({name, deflated(npy), 8, npy.size(), gzip_crc32(as_bytes(npy))});
     };
     add("plain.npy", zoo::npy_file("<f8", "(40, 30, 20)", bytes));
     add("turned.npy", zoo::npy_file("<f8", "(40, 30, 20)", bytes, /*fortran_order=*/true));
@@ -270,16 +271,17 @@ TEST_F(EncodedArrays, OfNumpyThatSayMoreThanTheyHaveAreRefused) {
     return npy.substr(0, at) + shape + npy.substr(at + shape.size());
   };
   const uint64_t much = uint64_t{1} << 40;
-  write("a.npz", zoo::zip_file({{"cut.npy", stream.substr(0, stream.size() / 2), 8, npy.size()},
-                                {"short.npy", deflated(head + "few"), 8, npy.size()},
-                                {"none.npy", std::string("\xff\xff\xff\xff"), 8, npy.size()},
-                                {"less.npy", stream, 8, npy.size() - 1},
-                                {"more.npy", deflated(with_shape("(9999,)")), 8, npy.size()},
-                                {"huge.npy",
-                                 deflated(npy.substr(0, npy.find("(1000,)")) + "(9999999999,), }\n" +
-                                          npy.substr(npy.find("\n") + 1)),
-                                 8, much},
-                                {"bomb.npy", deflated(npy + std::string(300'000'000, '\0')), 8, npy.size()}}));
+  write("a.npz",
+        zoo::zip_file(
+            {{"cut.npy", stream.substr(0, stream.size() / 2), 8, npy.size()},
+             {"short.npy", deflated(head + "few"), 8, npy.size()},
+             {"none.npy", std::string("\xff\xff\xff\xff"), 8, npy.size()},
+             {"less.npy", stream, 8, npy.size() - 1},
+             {"more.npy", deflated(with_shape("(9999,)")), 8, npy.size()},
+             {"huge.npy",
+              deflated(npy.substr(0, npy.find("(1000,)")) + "(9999999999,), }\n" + npy.substr(npy.find("\n") + 1)), 8,
+              much},
+             {"bomb.npy", deflated(npy + std::string(300'000'000, '\0')), 8, npy.size(), gzip_crc32(as_bytes(npy))}}));
   test::clear_peak();
   const uint64_t before = test::peak_memory_bytes();
   CheckpointReader reader = saved();
@@ -289,6 +291,40 @@ TEST_F(EncodedArrays, OfNumpyThatSayMoreThanTheyHaveAreRefused) {
     expect_fails(reader, fmt::format("a.npz:/{}", name), StatusCode::corrupt, "");
   EXPECT_EQ(reader.values<double>("a.npz:/bomb").value(), values_of({1000})) << "what its header says, and no more";
   EXPECT_LT(test::peak_memory_bytes(), before + 100_MiB);
+}
+
+TEST_F(EncodedArrays, OfNumpyAreLookedAtWhenTheirFileIsAskedFor) {
+  for (int i = 0; i < 3; ++i)
+    write(fmt::format("{}.npz", i),
+          deflated_npz(zoo::npy_file("<f8", "(60,)", bytes_of(std::vector<double>(60, i + 0.5)))));
+  CheckpointReader reader = saved(), listing = open();
+  const auto type_of = [&](const char* name) { return reader.variable(name).value()->type.name(); };
+  ASSERT_EQ(listing.variables().size(), 3U);
+  for (const CheckpointVariable& variable : listing.variables()) EXPECT_EQ(variable.type.name(), "F64LE");
+  EXPECT_EQ(type_of("1.npz:/a"), "F64LE");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(place.store + "/arenas")) {
+    if (entry.is_regular_file()) test::write_file(entry.path().string(), ByteVector(entry.file_size()));
+  }
+  EXPECT_EQ(type_of("1.npz:/a"), "F64LE");
+  EXPECT_EQ(type_of("2.npz:/a"), "BYTES") << "nobody had looked at it yet";
+}
+
+TEST_F(EncodedArrays, OfNumpyAreCheckedBySumsWhereTheyAreReadToTheirEnd) {
+  const std::string npy = zoo::npy_file("<f8", "(20, 50)", bytes_of(values_of({20, 50})));
+  const uint32_t sum = gzip_crc32(as_bytes(npy)), sum_with_more = gzip_crc32(as_bytes(npy + "more"));
+  write("a.npz", zoo::zip_file({{"whole.npy", deflated(npy), 8, npy.size(), sum},
+                                {"other.npy", deflated(npy), 8, npy.size(), sum ^ 1},
+                                {"more.npy", deflated(npy + "more"), 8, npy.size() + 4, sum_with_more},
+                                {"else.npy", deflated(npy + "else"), 8, npy.size() + 4, sum_with_more}}));
+  CheckpointReader reader = saved();
+  for (const char* name : {"a.npz:/whole", "a.npz:/more"})
+    expect_is(reader, name, "F64LE", {20, 50}, bytes_of(values_of({20, 50})));
+  for (const char* name : {"a.npz:/other", "a.npz:/else"}) {
+    expect_fails(reader, name, StatusCode::corrupt, "another sum");
+    std::string cells;
+    EXPECT_EQ(read(reader, name, {{19, 49}, {1, 1}}, cells).code(), StatusCode::corrupt) << "the last cell";
+    EXPECT_TRUE(read(reader, name, {{0, 0}, {20, 49}}, cells).ok()) << "all is not known before it was read";
+  }
 }
 
 TEST_F(EncodedArrays, OfNumpyThatAreDamagedAreErrorsOrWithinTheirBounds) {
@@ -448,6 +484,52 @@ TEST_F(EncodedZarr, AreReadWholeAndInBoxesWhateverTheyWentThrough) {
     for (const std::vector<std::string>& chain : chains)
       expect_is(reader, fmt::format("v{}:/{}", version, fmt::join(chain, "-")), "F64LE", {kRows, kColumns}, wanted());
   }
+}
+
+TEST_F(EncodedZarr, AreShuffledByElementsAsNumcodecsTakesTheirSize) {
+  const std::string content = bytes_of(values_of({25}));
+  const auto decoded = [&](const std::string& said, const std::string& stored) -> Result<std::string> {
+    const std::string json = R"({"zarr_format":2,"shape":[25],"chunks":[25],"dtype":"<f8","fill_value":0,"order":"C",)"
+                             R"("compressor":null,"filters":[{"id":"shuffle")" +
+                             said + "}]}";
+    ByteVector cells(content.size());
+    VARVE_ASSIGN(const ZarrArray array, parse_zarr2_array(json));
+    VARVE_TRY(decode_zarr_chunk(array.codecs, as_bytes(stored), cells));
+    return std::string(as_text(cells));
+  };
+  ByteVector planes(content.size());
+  kernels::shuffle(4, as_bytes(content), planes);
+  for (const char* said : {"", R"(,"elementsize":4)"})
+    EXPECT_EQ(decoded(said, std::string(as_text(planes))).value(), content);
+  for (const char* size : {"1", "0", "-4"})
+    EXPECT_EQ(decoded(fmt::format(R"(,"elementsize":{})", size), content).value(), content) << size;
+  for (const char* size : {"3", "255"})
+    EXPECT_EQ(decoded(fmt::format(R"(,"elementsize":{})", size), content).status().code(), StatusCode::corrupt) << size;
+  for (const char* size : {"256", "4.5", "null", R"("4")"})
+    EXPECT_EQ(decoded(fmt::format(R"(,"elementsize":{})", size), content).status().code(), StatusCode::unsupported)
+        << size;
+}
+
+TEST_F(EncodedZarr, HaveTheFillValueWhereThereIsNoChunkOrSayThatItIsNotKnown) {
+  const auto describe = [&](const std::string& name, const char* type, const char* fill) {
+    write(name + "/.zarray", fmt::format(R"({{"zarr_format":2,"shape":[6],"chunks":[4],"dtype":"{}","fill_value":{},)"
+                                         R"("order":"C","compressor":{{"id":"zlib"}},"filters":null}})",
+                                         type, fill));
+  };
+  const std::string some = "abcdefghijklmnopqrstuvwxyzABCDEF", half("\0\x3e", 2);
+  const std::string pair("\0\0\x80\x3f\0\0\0\xc0", 8);
+  describe("half", "<f2", "1.5");
+  write("half/0", compressed_by("zlib", some.substr(0, 8)));
+  describe("pairs", "<c8", "[1.0,-2.0]");
+  write("pairs/0", compressed_by("zlib", some));
+  describe("text", "<f4", R"("abc")");
+  write("text/0", compressed_by("zlib", some.substr(0, 16)));
+  CheckpointReader reader = saved();
+  expect_is(reader, "/half", "F16LE", {6}, some.substr(0, 8) + half + half);
+  expect_is(reader, "/pairs", "F32LE", {6, 2}, some + pair + pair);
+  expect_fails(reader, "/text", StatusCode::not_found, "fill value");
+  std::string cells;
+  EXPECT_TRUE(read(reader, "/text", {{0}, {4}}, cells).ok());
 }
 
 TEST_F(EncodedZarr, ThatAreDamagedAreErrorsOfTheirChunks) {

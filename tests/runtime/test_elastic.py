@@ -14,6 +14,7 @@ import unittest
 from processes import is_alive
 
 PROGRAM = os.environ.get("VARVE_ELASTIC_PROGRAM_MPI", "")
+FILES = os.environ.get("VARVE_ELASTIC_FILES", "")
 MPIRUN = shlex.split(os.environ.get("VARVE_MPIRUN", ""))
 NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
 
@@ -119,6 +120,27 @@ class ElasticRestarts(unittest.TestCase):
         levels = ["memory", f"local:{self.folder}/local every=1000", "partner"]
         self.save(5, levels)
         self.restart(7, nodes_of(7), levels, 5, 3)
+
+    @unittest.skipUnless(FILES, "needs HDF5")
+    def test_what_files_have_compressed_comes_back_on_any_number_of_ranks(self):
+        for before, after in ((4, 3), (2, 5), (3, 3), (1, 4)):
+            with self.subTest(before=before, after=after):
+                self.clear()
+                subprocess.run([FILES, str(self.folder), str(before), "2"], timeout=PATIENCE_SECONDS, check=True)
+                told = self.restart(after, ["a"], [f"dir:{self.folder}/store"], before, 2)
+                self.assertEqual(told, "")
+                self.assertEqual(self.processes(), [], "what decodes the files is gone")
+
+    def processes(self):
+        """Those that were started with the folder among their arguments, but for this one's."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if str(self.folder).encode() in path.read_bytes():
+                    found.append(path.parent.name)
+            except OSError:
+                pass
+        return found
 
     @unittest.skipUnless(os.environ.get("VARVE_ULFM") == "1", "needs MPI that tells ranks of one that has died")
     def test_ranks_that_are_left_go_on_in_the_same_processes(self):

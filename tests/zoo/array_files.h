@@ -15,9 +15,10 @@ std::string npy_file(std::string_view type, std::string_view shape, std::string_
 
 struct ZipEntry {
   std::string name;
-  std::string contents;  ///< as they are to lie in the archive
-  int method = 0;        ///< 0: stored; 8: deflated
-  uint64_t bytes = 0;    ///< before they were deflated; 0: as many
+  std::string contents;         ///< as they are to lie in the archive
+  int method = 0;               ///< 0: stored; 8: deflated
+  uint64_t bytes = 0;           ///< before they were deflated; 0: as many
+  uint32_t crc32 = 0x12345678;  ///< of that
 };
 struct ZipStyle {
   bool large = false;         ///< sizes in 64 bits (Zip64)

@@ -59,11 +59,11 @@ std::string zip_file(const std::vector<ZipEntry>& entries, const ZipStyle& style
     const uint64_t flags = style.sizes_behind ? 8 : 0;
     const auto sizes_in_front = [&](uint64_t size) { return style.sizes_behind ? 0 : size; };
     const std::string common = little(20, 2) + little(flags, 2) + little(static_cast<uint64_t>(entry.method), 2) +
-                               little(0, 4) + little(0x12345678, 4);
+                               little(0, 4) + little(entry.crc32, 4);
     file += "PK\x03\x04" + common + little(sizes_in_front(bytes), 4) + little(sizes_in_front(bytes_of(entry)), 4) +
             little(entry.name.size(), 2) + little(extra.size(), 2) + entry.name + extra + entry.contents;
     if (style.sizes_behind)
-      file += "PK\x07\x08" + little(0x12345678, 4) + little(bytes, 4) + little(bytes_of(entry), 4);
+      file += "PK\x07\x08" + little(entry.crc32, 4) + little(bytes, 4) + little(bytes_of(entry), 4);
     const std::string sizes = style.large ? large_sizes(entry, offset) : "";
     const auto said = [&](uint64_t size) { return style.large ? UINT32_MAX : size; };
     directory += "PK\x01\x02" + little(20, 2) + common + little(said(bytes), 4) + little(said(bytes_of(entry)), 4) +

@@ -29,7 +29,8 @@ class CatCommand final : public Command {
                          "a variable that a session saved, or FILE:VARIABLE, and a box of it, as in "
                          "JOB@STEP:VARIABLE[0:10,:,5]");
     arguments.text("--variable", "NAME", variable_, "only this variable of the file, as its bytes are there");
-    arguments.number("--rank", "N", rank_, "of a variable, only what this rank saved of it");
+    arguments.number("--rank", "N", rank_,
+                     "of a variable, only what this rank saved of it; not needed where all ranks have the same");
     arguments.examples(
         "  varve cat run@7:parameters.txt\n"
         "  varve cat run@7:out.cpu0003 --variable /Density > density.bin\n"
@@ -77,7 +78,8 @@ class CatCommand final : public Command {
     VARVE_ASSIGN(const SetRecord record, catalog.read(name));
     const Result<StoredVariables> variables = StoredVariables::read(store, record);
     if (!variables.ok()) return catalog.unless_dropped(name, variables.status());
-    const Result<ChosenArray> chosen = ChosenArray::choose(*variables, text, rank_);
+    VariableReader reader(store, *variables, processor_count());
+    const Result<ChosenArray> chosen = ChosenArray::choose(*variables, reader, text, rank_);
     if (!no_file.ok() && chosen.status().remedy() == Remedy::list_variables) {
       const bool is_pattern = text.find_first_of("*?") != std::string::npos;
       return Status::not_found(
@@ -87,7 +89,6 @@ class CatCommand final : public Command {
                      : Hint(Remedy::list_variables, name.to_string()));
     }
     VARVE_TRY(chosen.status());
-    VariableReader reader(store, *variables, processor_count());
     progress.phase("reading");
     progress.total(chosen->bytes());
     return chosen->read(

@@ -27,8 +27,8 @@ ChosenArray::ChosenArray(const StoredVariable& variable, const StoredPart* part)
   std::iota(dimensions_.begin(), dimensions_.end(), 0);
 }
 
-Result<ChosenArray> ChosenArray::choose(const StoredVariables& variables, const std::string& text,
-                                        std::optional<uint64_t> rank) {
+Result<ChosenArray> ChosenArray::choose(const StoredVariables& variables, VariableReader& reader,
+                                        const std::string& text, std::optional<uint64_t> rank) {
   // A name may end like a box.
   VariableText said{text, {}};
   const StoredVariable* variable = find_named(variables, text);
@@ -41,8 +41,11 @@ Result<ChosenArray> ChosenArray::choose(const StoredVariables& variables, const 
   if (rank) {
     VARVE_ASSIGN(part, variables.part_of(*variable, *rank));
   } else if (!variable->one_array.ok()) {
-    return Status(variable->one_array.code(), std::string(variable->one_array.message()),
-                  std::string(variable->one_array.subject()), "choose what one rank has of it, with --rank");
+    VARVE_ASSIGN(part, reader.common_part(*variable));
+    if (part == nullptr) {
+      return Status(variable->one_array.code(), std::string(variable->one_array.message()),
+                    std::string(variable->one_array.subject()), "choose what one rank has of it, with --rank");
+    }
   }
   ChosenArray chosen(*variable, part);
   VARVE_ASSIGN(WrittenBox written, parse_box(said.box, chosen.whole()));

@@ -18,9 +18,10 @@ namespace varve::cli {
 /// Cells of a variable of a set, as the command line names them: "density[0:10,:,5]", of all ranks together or of one.
 class ChosenArray {
  public:
-  /// `text`: a variable's name, and a box of it. Borrows from `variables`. Without `rank`: the whole, which must be one
-  /// array. invalid_argument, not_found, unsupported: it cannot be read so.
-  static Result<ChosenArray> choose(const StoredVariables& variables, const std::string& text,
+  /// `text`: a variable's name, and a box of it. Borrows from `variables`, which `reader` is of. Without `rank`: the
+  /// whole, which must be one array, or what all ranks have alike. invalid_argument, not_found, unsupported: it cannot
+  /// be read so.
+  static Result<ChosenArray> choose(const StoredVariables& variables, VariableReader& reader, const std::string& text,
                                     std::optional<uint64_t> rank);
   /// All of a variable, or of one part of it.
   ChosenArray(const StoredVariable& variable, const StoredPart* part);

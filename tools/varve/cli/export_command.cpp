@@ -158,14 +158,14 @@ class ExportCommand final : public Command {
   }
 
   Result<std::vector<NamedArray>> choose(Session& session, const StoredVariables& variables,
-                                         const VariableReader& reader) const {
+                                         VariableReader& reader) const {
     std::vector<NamedArray> arrays;
     for (const std::string& text : names_) {
       const StoredVariable* const variable = variables.find(text);
       const bool in_parts = variable != nullptr && (rank_ || !variable->one_array.ok());
       std::vector<NamedArray> of_variable = in_parts ? parts_of(*variable) : std::vector<NamedArray>();
       if (of_variable.empty()) {
-        VARVE_ASSIGN(ChosenArray array, ChosenArray::choose(variables, text, rank_));
+        VARVE_ASSIGN(ChosenArray array, ChosenArray::choose(variables, reader, text, rank_));
         of_variable.push_back({array, name_in_file(array, false)});
       }
       for (NamedArray& one : of_variable) {
@@ -215,8 +215,11 @@ class ExportCommand final : public Command {
                ProgressSink& progress) const {
     progress.phase("exporting");
     uint64_t total = 0;
-    for (const NamedArray& one : arrays) total += one.array.bytes();
+    for (const NamedArray& one : arrays) {
+      if (__builtin_add_overflow(total, one.array.bytes(), &total)) total = UINT64_MAX;
+    }
     progress.total(total);
+    VARVE_TRY(check_room(total));
     DraftFile draft(to_);
     {
       VARVE_ASSIGN(const std::unique_ptr<ArrayFile> file, draft.create(kind));
@@ -230,6 +233,15 @@ class ExportCommand final : public Command {
     }
     const Status placed = draft.put_in_place(force_);
     return placed.code() == StatusCode::already_exists ? is_there(to_) : placed;
+  }
+
+  /// Of an array that is hardly there, a file may describe more cells than any disk can hold.
+  Status check_room(uint64_t bytes) const {
+    const Result<uint64_t> free = posix_file_system().free_bytes(parent_path(to_));
+    if (!free.ok() || bytes <= *free) return {};
+    return Status(StatusCode::no_space,
+                  fmt::format("there is room for {}, and the arrays take {}", format_size(*free), format_size(bytes)),
+                  to_, "name fewer variables, or boxes of them");
   }
 
   void print(Session& session, const SetName& name, const std::vector<NamedArray>& arrays) const {

@@ -1,4 +1,4 @@
-#include "level/stored_image.h"
+#include "format/set_origin.h"
 
 #include <gtest/gtest.h>
 
