@@ -179,18 +179,18 @@ Result<const StoredPart*> VariableReader::common_part(const StoredVariable& vari
   VARVE_TRY(check_part(variable, first, first.own_box()));
   ByteVector wanted, here;
   bool is_same = true;
-  VARVE_TRY(for_each_slab(first.own_box(), std::max<uint64_t>(kComparedBytes / first.type.bytes, 1),
-                          [&](const CellBox& slab) -> Status {
-                            if (!is_same) return {};
-                            wanted.resize(slab.cell_count() * first.type.bytes);
-                            here.resize(wanted.size());
-                            VARVE_TRY(read_part(variable, first, slab, wanted));
-                            for (size_t i = 1; i < parts.size() && is_same; ++i) {
-                              VARVE_TRY(read_part(variable, parts[i], slab, here));
-                              is_same = here == wanted;
-                            }
-                            return {};
-                          }));
+  const auto compare = [&](const CellBox& slab) -> Status {
+    if (!is_same) return {};
+    wanted.resize(slab.cell_count() * first.type.bytes);
+    here.resize(wanted.size());
+    VARVE_TRY(read_part(variable, first, slab, wanted));
+    for (size_t i = 1; i < parts.size() && is_same; ++i) {
+      VARVE_TRY(read_part(variable, parts[i], slab, here));
+      is_same = here == wanted;
+    }
+    return {};
+  };
+  VARVE_TRY(for_each_slab(first.own_box(), std::max<uint64_t>(kComparedBytes / first.type.bytes, 1), compare));
   return is_same ? &first : nullptr;
 }
 
