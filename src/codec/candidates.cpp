@@ -245,8 +245,7 @@ std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
 std::vector<CodecChain> far_chains(const ElementType& type, Effort effort) {
   const int level = effort == Effort::best ? kFarZstdLevelBest : kFarZstdLevel;
   std::vector<CodecChain> chains = {filtered({}, level)};
-  if (is_machine_number(type) && type.bytes > 1)
-    chains.push_back(filtered({stage(CodecNumber::shuffle)}, level));
+  if (is_machine_number(type) && type.bytes > 1) chains.push_back(filtered({stage(CodecNumber::shuffle)}, level));
   return chains;
 }
 
