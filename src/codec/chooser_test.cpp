@@ -401,7 +401,8 @@ TEST(Chooser, PacksOfAClassAwaitItsFirstTrial) {
     {
       std::vector<std::jthread> threads;
       for (size_t i = 0; i < names.size(); ++i)
-        threads.emplace_back([&, i] { names[i] = name_of(*encoder, i % 2 == 0 ? waves : repeating); });
+        threads.emplace_back(
+            [&, i] { names[i] = name_of(*encoder, (i + static_cast<size_t>(turn)) % 2 == 0 ? waves : repeating); });
     }
     for (const std::string& name : names) EXPECT_EQ(name, names.front()) << turn;
   }
