@@ -266,21 +266,12 @@ std::optional<size_t> Trial::bytes_of(const Candidate& candidate) const {
 }
 
 namespace {
-/// Adds to a trial what chains make of a sample, with the names of `as`.
+/// Adds to a trial what chains make of a sample; `as`: of bytes that are taken for these numbers.
 class SampleTrial {
  public:
   SampleTrial(Trial& trial, Effort effort, PackSample sample, size_t pack_bytes, std::optional<NumberGuess> as)
       : trial_(trial), effort_(effort), sample_(std::move(sample)), pack_bytes_(pack_bytes), as_(std::move(as)) {}
 
-  /// As if the sample were as long as the trial's.
-  Status add(CodecChain chain) {
-    VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample_.bytes, sample_.shape));
-    const size_t length = sample_.bytes.size();
-    size_t bytes = size_of_sample(encoded, length, pack_bytes_);
-    if (length != trial_.sample_bytes) bytes = bytes * trial_.sample_bytes / length;
-    trial_.outcomes.push_back({{std::move(chain), as_}, bytes});
-    return {};
-  }
   /// Of numbers, what the first ones do not tell to be needless.
   Status add_all(std::vector<CodecChain> chains) {
     const size_t begin = trial_.outcomes.size();
@@ -301,6 +292,16 @@ class SampleTrial {
   }
 
  private:
+  /// As if the sample were as long as the trial's.
+  Status add(CodecChain chain) {
+    VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample_.bytes, sample_.shape));
+    const size_t length = sample_.bytes.size();
+    size_t bytes = size_of_sample(encoded, length, pack_bytes_);
+    if (length != trial_.sample_bytes) bytes = bytes * trial_.sample_bytes / length;
+    trial_.outcomes.push_back({{std::move(chain), as_}, bytes});
+    return {};
+  }
+
   Trial& trial_;
   const Effort effort_;
   const PackSample sample_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <map>
 #include <optional>
 
 #include "codec/found_numbers.h"
@@ -163,11 +162,7 @@ class AutomaticEncoder final : public Encoder {
     const MutexLock lock(mutex_);
     for (Lookout* const lookout : {&guesses_, &openings_, &searches_, &regions_}) lookout->begin_set();
     learned_in_vain_ = false;
-    for (auto each = choices_.begin(); each != choices_.end();) {
-      Choice& choice = each->second;
-      const bool forgotten = choice.candidate.chain.stages().empty() || --choice.sets_left == 0;
-      each = forgotten ? choices_.erase(each) : std::next(each);
-    }
+    if (choice_ && (choice_->candidate.chain.stages().empty() || --choice_->sets_left == 0)) choice_.reset();
   }
 
  private:
@@ -216,6 +211,7 @@ class AutomaticEncoder final : public Encoder {
   }
 
   struct Choice {
+    ElementType type;
     Candidate candidate;
     unsigned packs_left = kPacksPerTrial - 1;
     unsigned sets_left = kSetsPerTrial;
@@ -520,15 +516,14 @@ class AutomaticEncoder final : public Encoder {
   std::optional<Candidate> remembered(const ElementType& type, const std::optional<NumberGuess>& guess = {}) {
     if (!type.numeric()) return guess ? found_as(*guess).choice_for(*guess) : std::nullopt;
     const MutexLock lock(mutex_);
-    const auto choice = choices_.find(type.name());
-    if (choice == choices_.end() || choice->second.packs_left == 0) return std::nullopt;
-    --choice->second.packs_left;
-    return choice->second.candidate;
+    if (!choice_ || choice_->type != type || choice_->packs_left == 0) return std::nullopt;
+    --choice_->packs_left;
+    return choice_->candidate;
   }
   void remember(const ElementType& type, const Candidate& candidate) {
     if (type.numeric()) {
       const MutexLock lock(mutex_);
-      choices_[type.name()] = {candidate};
+      choice_ = {type, candidate};
     } else if (candidate.as) {
       found_as(*candidate.as).choose(*candidate.as, candidate);
     }
@@ -556,7 +551,7 @@ class AutomaticEncoder final : public Encoder {
     if (!type.numeric()) return {};
     MutexLock lock(mutex_);
     while (first_trial_runs_) first_trial_ended_.wait(mutex_);
-    if (choices_.contains(type.name())) return {};
+    if (choice_ && choice_->type == type) return {};
     first_trial_runs_ = true;
     return FirstTrial(*this);
   }
@@ -665,8 +660,7 @@ class AutomaticEncoder final : public Encoder {
   const std::shared_ptr<FoundNumbers> found_by_all_;
   std::unique_ptr<AutomaticEncoder> of_opened_;  ///< for what was compressed; null: it stays as it is
   Mutex mutex_;
-  /// By type of numbers, of which a class has one.
-  std::map<std::string, Choice> choices_ VARVE_GUARDED_BY(mutex_);
+  std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);  ///< for numbers, which are of one type in a class
   bool first_trial_runs_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable first_trial_ended_;
   std::atomic<bool> has_regions_{false};                   ///< the last pack that was looked at for them

@@ -302,7 +302,7 @@ std::vector<float> steps_of(const Numbers& numbers, size_t count) {
 
 /// How long the rows are, by how many numbers are better predicted with those of the row before; the likeliest first.
 std::vector<uint64_t> likely_rows(const Numbers& numbers) {
-  const uint64_t row_max = std::min<uint64_t>(kRowMax, numbers.count / 2 - 1);
+  const uint64_t row_max = std::min<uint64_t>(kRowMax, numbers.count / 2);
   if (row_max < 2 * kRecordMax) return {};
   const std::vector<float> steps = steps_of(numbers, std::min(numbers.count, kNumbersForRows));
   std::vector<uint32_t> better(row_max + 1);  // the more, the closer they are

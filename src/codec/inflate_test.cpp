@@ -3,6 +3,7 @@
 #include "codec/chooser.h"
 #include "codec/deflated.h"
 #include "codec/opened.h"
+#include "codec/test_deflate.h"
 #include "codec/test_packs.h"
 
 namespace varve {
@@ -12,26 +13,20 @@ using test::Random;
 
 const ElementType kDoubles{ElementKind::floating, ByteOrder::little, 8};
 
-ByteVector deflated_by_zlib(ByteSpan content, DeflateSettings settings = {}) {
-  ByteVector stream(content.size() + content.size() / 10 + 1000);
-  stream.resize(Deflater().make(content, settings, stream));
-  return stream;
-}
-
 void append(ByteVector& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
 
 /// As HDF5 chunks and MATLAB's elements are; what follows the stream would be its checksum.
 ByteVector zlib_stream(ByteSpan content, DeflateSettings settings = {}) {
   const char flags = settings.level == 1 ? '\x01' : settings.level < 6 ? '\x5e' : settings.level == 6 ? '\x9c' : '\xda';
   ByteVector bytes = {std::byte{0x78}, static_cast<std::byte>(flags)};
-  append(bytes, deflated_by_zlib(content, settings));
+  append(bytes, test::deflated(content, settings));
   append(bytes, as_bytes("adlr"));
   return bytes;
 }
 ByteVector gzip_file(ByteSpan content, DeflateSettings settings = {}) {
   ByteVector bytes;
   append(bytes, as_bytes(std::string_view("\x1f\x8b\x08\x08....\0\x03name\0", 15)));
-  append(bytes, deflated_by_zlib(content, settings));
+  append(bytes, test::deflated(content, settings));
   append(bytes, as_bytes("crc-size"));
   return bytes;
 }
@@ -40,7 +35,7 @@ ByteVector zip_member(ByteSpan content, DeflateSettings settings = {}) {
   std::copy_n(as_bytes(std::string_view("PK\3\4\x14\0\0\0\x08\0", 10)).begin(), 10, bytes.begin());
   bytes[26] = std::byte{5};
   append(bytes, as_bytes("h.npy"));
-  append(bytes, deflated_by_zlib(content, settings));
+  append(bytes, test::deflated(content, settings));
   return bytes;
 }
 
@@ -97,8 +92,8 @@ TEST(Inflate, PutsContentsFirstAndThenWhatLiesBetween) {
 TEST(Inflate, OpensStreamsWithoutHeadersInFrontAndBehindEachOther) {
   Random random(61);
   const ByteVector content = test::smooth_bytes(kDoubles, 10'000, random);
-  ByteVector raw = deflated_by_zlib(content);
-  append(raw, deflated_by_zlib(content, {9, 8}));
+  ByteVector raw = test::deflated(content);
+  append(raw, test::deflated(content, {9, 8}));
   append(raw, zlib_stream(content));
   EXPECT_EQ(expect_made_again(raw).table.streams.size(), 3u);
 }
@@ -191,7 +186,7 @@ struct InflateTable : testing::Test {
   InflateTable() {
     Random random(57);
     content = test::random_bytes(2000, random);
-    const size_t made_bytes = deflated_by_zlib(content).size();
+    const size_t made_bytes = test::deflated(content).size();
     table.streams = {{.gap_bytes = 5, .made_bytes = made_bytes, .content_bytes = content.size(), .settings = {}}};
     in = content;
     in.resize(in.size() + 8);
@@ -231,7 +226,7 @@ TEST_F(InflateTable, IsRefusedIfItSaysWhatCannotBe) {
 TEST(Inflate, DoesNotGoOnWithWhatOnlyBeginsLikeStreams) {
   // Headers, each of a stored block that reaches over the others to what gives very much, and then no block.
   constexpr size_t headers = 400, header_bytes = 7;
-  ByteVector bomb = deflated_by_zlib(ByteVector(24_MiB), {1, 9});
+  ByteVector bomb = test::deflated(ByteVector(24_MiB), {1, 9});
   ByteVector raw;
   ByteWriter out(raw);
   for (size_t header = 0; header < headers; ++header) {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "codec/deflater.h"
 #include "codec/kernels.h"
+#include "codec/test_deflate.h"
 #include "codec/test_packs.h"
 
 #ifdef VARVE_TEST_WITH_ZLIB
@@ -372,12 +372,12 @@ class MixMaker {
       case 0:
       case 5:
         raw = {std::byte{0x78}, std::byte{0x9c}};
-        append(raw, as_zlib(content, settings));
+        append(raw, deflated(content, settings));
         append(raw, random_bytes(4, random_));
         break;
       case 1:
         append(raw, as_bytes(std::string_view("\x1f\x8b\x08\x08....\0\x03name\0", 15)));
-        append(raw, as_zlib(content, settings));
+        append(raw, deflated(content, settings));
         append(raw, random_bytes(8, random_));
         break;
       case 2:
@@ -385,18 +385,12 @@ class MixMaker {
         std::ranges::copy(as_bytes(std::string_view("PK\3\4\x14\0\0\0\x08\0", 10)), raw.begin());
         raw[26] = std::byte{5};
         append(raw, as_bytes("h.npy"));
-        append(raw, as_zlib(content, settings));
+        append(raw, deflated(content, settings));
         break;
-      case 3: raw = as_zlib(content, settings); break;
+      case 3: raw = deflated(content, settings); break;
       default: raw = as_others(content, settings);
     }
     return raw;
-  }
-
-  static ByteVector as_zlib(ByteSpan content, DeflateSettings settings) {
-    ByteVector stream(content.size() + content.size() / 8 + 1000);
-    stream.resize(Deflater().make(content, settings, stream));
-    return stream;
   }
 
   /// By another library, or with settings that are not made again.

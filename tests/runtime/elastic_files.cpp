@@ -20,21 +20,7 @@
 namespace varve::test {
 namespace {
 
-using zoo::h5;
 using zoo::Id;
-
-template <class T>
-void write(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& shape, const std::vector<T>& values,
-           const std::vector<hsize_t>& chunk) {
-  const Id properties = zoo::creation_properties(chunk);
-  if (!chunk.empty()) {
-    h5(H5Pset_shuffle(properties), "shuffle");
-    h5(H5Pset_deflate(properties, 6), "deflate");
-  }
-  const Id space = zoo::simple_space(shape);
-  const Id dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
-  h5(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write a dataset");
-}
 
 /// Of some rows.
 void write_rank(const std::string& path, uint32_t rank, uint32_t rank_count, uint64_t step) {
@@ -43,11 +29,15 @@ void write_rank(const std::string& path, uint32_t rank, uint32_t rank_count, uin
   for (uint64_t cell = first * kElasticColumns; cell < end * kElasticColumns; ++cell)
     field.push_back(field_at(step, cell));
   const Id file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-  write(file, "field", H5T_NATIVE_DOUBLE, {end - first, kElasticColumns}, field, {4, 16});
-  const std::vector<uint64_t> table = table_at(step), particles = particles_of(step, rank);
-  write(file, "table", H5T_NATIVE_UINT64, {table.size()}, table, {100});
-  write(file, "particles", H5T_NATIVE_UINT64, {particles.size()}, particles, {5});
-  write(file, "time", H5T_NATIVE_DOUBLE, {}, std::vector<double>{time_at(step)}, {});
+  zoo::write_dataset(file, "field", H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, {end - first, kElasticColumns}, field,
+                     zoo::filtering({4, 16}));
+  const auto write_numbers = [&](const char* name, const std::vector<uint64_t>& numbers, hsize_t chunk) {
+    zoo::write_dataset(file, name, H5T_NATIVE_UINT64, H5T_NATIVE_UINT64, {numbers.size()}, numbers,
+                       zoo::filtering({chunk}));
+  };
+  write_numbers("table", table_at(step), 100);
+  write_numbers("particles", particles_of(step, rank), 5);
+  zoo::write_dataset(file, "time", H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, {}, std::vector<double>{time_at(step)});
   std::ofstream(path + ".varve-layout") << fmt::format(
       R"({{"variables": [{{"name": "field", "global_shape": [{}, {}], "global_offset": [{}, 0]}}]}})", kElasticRows,
       kElasticColumns, first);

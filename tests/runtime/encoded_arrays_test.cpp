@@ -11,8 +11,8 @@
 
 #include "codec/chunk_formats.h"
 #include "codec/codec.h"
-#include "codec/deflater.h"
 #include "codec/kernels.h"
+#include "codec/test_deflate.h"
 #include "core/cell_box.h"
 #include "core/file_system.h"
 #include "engine/save.h"
@@ -32,6 +32,7 @@
 namespace varve {
 namespace {
 
+using test::deflated;
 using test::SessionPlace;
 
 using Shape = std::vector<uint64_t>;
@@ -67,12 +68,6 @@ std::string box_of(const std::string& bytes, const Shape& shape, const CellBox& 
     return Status();
   }).ignore("it cannot fail");
   return cells;
-}
-
-std::string deflated(const std::string& content) {
-  ByteVector stream(content.size() + content.size() / 10 + 1000);
-  stream.resize(Deflater().make(as_bytes(content), {}, stream));
-  return std::string(as_text(stream));
 }
 
 class EncodedArrays : public testing::Test {
@@ -139,6 +134,7 @@ class EncodedArrays : public testing::Test {
 };
 
 #ifdef VARVE_ZOO_WITH_HDF5
+using zoo::filtering;
 using zoo::h5;
 using zoo::Id;
 
@@ -146,28 +142,17 @@ Id new_hdf5_file(const std::string& path) {
   return Id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
 }
 
-Id compressing(const std::vector<hsize_t>& chunk) {
-  Id properties = zoo::creation_properties(chunk);
-  h5(H5Pset_shuffle(properties), "shuffle");
-  h5(H5Pset_deflate(properties, 6), "deflate");
-  h5(H5Pset_fletcher32(properties), "sum up");
-  return properties;
-}
-
 void write_dataset(hid_t file, const char* name, hid_t type, const Shape& shape, hid_t properties) {
-  const std::vector<double> values = values_of(shape);
-  const Id space = zoo::simple_space({shape.begin(), shape.end()});
-  const Id dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
-  h5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write a dataset");
+  zoo::write_dataset(file, name, type, H5T_NATIVE_DOUBLE, {shape.begin(), shape.end()}, values_of(shape), properties);
 }
 
 TEST_F(EncodedArrays, OfHdf5AreReadWholeAndInBoxes) {
   const Shape shape{50, 30, 20};
   {
     const Id file = new_hdf5_file(files + "/a.h5");
-    write_dataset(file, "filtered", H5T_IEEE_F64LE, shape, compressing({16, 16, 16}));
-    write_dataset(file, "turned", H5T_STD_I32BE, {1000}, compressing({100}));
-    const Id properties = compressing({10, 10});
+    write_dataset(file, "filtered", H5T_IEEE_F64LE, shape, filtering({16, 16, 16}));
+    write_dataset(file, "turned", H5T_STD_I32BE, {1000}, filtering({100}));
+    const Id properties = filtering({10, 10});
     const int fill = -5;
     h5(H5Pset_fill_value(properties, H5T_NATIVE_INT, &fill), "set a fill value");
     const Id space = zoo::simple_space({40, 25});
@@ -190,7 +175,7 @@ TEST_F(EncodedArrays, OfHdf5AreReadWholeAndInBoxes) {
 TEST_F(EncodedArrays, OfHdf5AreBoxesOfAWholeWhereSidecarsSaySo) {
   for (const uint64_t rank : {0, 1, 2}) {
     const std::string path = fmt::format("state.{}.h5", rank);
-    write_dataset(new_hdf5_file(files + "/" + path), "heat", H5T_IEEE_F64LE, {2, 100}, compressing({1, 30}));
+    write_dataset(new_hdf5_file(files + "/" + path), "heat", H5T_IEEE_F64LE, {2, 100}, filtering({1, 30}));
     write(path + ".varve-layout",
           fmt::format(R"({{"variables": [{{"name": "heat", "global_shape": [6, 100], "global_offset": [{}, 0]}}]}})",
                       2 * rank));
@@ -203,8 +188,8 @@ TEST_F(EncodedArrays, OfHdf5AreBoxesOfAWholeWhereSidecarsSaySo) {
 TEST_F(EncodedArrays, OfDamagedHdf5FilesAreErrorsThatNameThem) {
   {
     const Id file = new_hdf5_file(files + "/a.h5");
-    write_dataset(file, "first", H5T_IEEE_F64LE, {100, 100}, compressing({50, 100}));
-    write_dataset(file, "second", H5T_IEEE_F64LE, {100, 100}, compressing({50, 100}));
+    write_dataset(file, "first", H5T_IEEE_F64LE, {100, 100}, filtering({50, 100}));
+    write_dataset(file, "second", H5T_IEEE_F64LE, {100, 100}, filtering({50, 100}));
     const Id space = zoo::simple_space({3}), text(H5Tcopy(H5T_C_S1), H5Tclose);
     h5(H5Tset_size(text, H5T_VARIABLE), "let a text be of any length");
     const char* const words[] = {"a", "bc", "def"};

@@ -11,7 +11,7 @@
 
 #include "codec/chunk_formats.h"
 #include "codec/codec.h"
-#include "codec/deflater.h"
+#include "codec/test_deflate.h"
 #include "core/cell_box.h"
 #include "core/file_system.h"
 #include "engine/save.h"
@@ -32,6 +32,7 @@
 namespace varve {
 namespace {
 
+using test::deflated;
 using test::run_ranks;
 using test::SessionPlace;
 
@@ -65,12 +66,6 @@ std::string bytes_of(const std::vector<double>& values, bool turned = false) {
   for (auto at = bytes.begin(); turned && at != bytes.end(); at += sizeof(double))
     std::reverse(at, at + sizeof(double));
   return bytes;
-}
-
-std::string deflated(const std::string& content) {
-  ByteVector stream(content.size() + content.size() / 10 + 1000);
-  stream.resize(Deflater().make(as_bytes(content), {}, stream));
-  return std::string(as_text(stream));
 }
 
 std::string gzipped(const std::string& content) {
@@ -328,24 +323,9 @@ TEST_F(ASessionFromZarr, RefusesCellsThatNoFileHas) {
 }
 
 #ifdef VARVE_ZOO_WITH_HDF5
-using zoo::h5;
+using zoo::filtering;
 using zoo::Id;
-
-Id filtering(const std::vector<hsize_t>& chunk) {
-  Id properties = zoo::creation_properties(chunk);
-  h5(H5Pset_shuffle(properties), "shuffle");
-  h5(H5Pset_deflate(properties, 6), "deflate");
-  h5(H5Pset_fletcher32(properties), "sum up");
-  return properties;
-}
-
-template <class T>
-void write_dataset(hid_t file, const char* name, hid_t type, hid_t memory_type, const std::vector<hsize_t>& shape,
-                   const std::vector<T>& values, hid_t properties) {
-  const Id space = zoo::simple_space(shape);
-  const Id dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
-  h5(H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write a dataset");
-}
+using zoo::write_dataset;
 
 void write_hdf5(const std::string& path, const CellBox& box, hid_t type, hid_t properties) {
   const Id file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);

@@ -369,13 +369,9 @@ void write_hdf5(const std::string& path, const Rows& rows, uint64_t step, bool c
   const Id file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   const Id properties = creation_properties(compressed ? Shape{2, kColumns} : Shape{});
   if (compressed) h5(H5Pset_deflate(properties, 6), "deflate");
-  const Id space = simple_space({rows.count, kColumns}), scalar = simple_space({});
-  const Id density(H5Dcreate2(file, "density", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
-  const Id time(H5Dcreate2(file, "time", H5T_IEEE_F64LE, scalar, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
-  const std::vector<double> values = rows.values(step);
-  const double now = 0.5 * static_cast<double>(step);
-  h5(H5Dwrite(density, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write a dataset");
-  h5(H5Dwrite(time, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &now), "write a dataset");
+  write_dataset(file, "density", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {rows.count, kColumns}, rows.values(step),
+                properties);
+  write_dataset(file, "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {}, std::vector{0.5 * static_cast<double>(step)});
 }
 
 TEST_F(ASessionFromSavedFiles, GoesFromHdf5FilesOfEachRank) {

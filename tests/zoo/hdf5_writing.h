@@ -58,6 +58,24 @@ inline Id creation_properties(const Shape& chunk = {}) {
   return properties;
 }
 
+/// The same of chunks that are shuffled, compressed and summed up.
+inline Id filtering(const Shape& chunk) {
+  Id properties = creation_properties(chunk);
+  h5(H5Pset_shuffle(properties), "shuffle");
+  h5(H5Pset_deflate(properties, 6), "deflate");
+  h5(H5Pset_fletcher32(properties), "sum up");
+  return properties;
+}
+
+/// Creates a dataset of these values, which are of `memory_type`.
+template <class T>
+void write_dataset(hid_t group, const std::string& name, hid_t type, hid_t memory_type, const Shape& shape,
+                   const std::vector<T>& values, hid_t properties = H5P_DEFAULT) {
+  const Id space = simple_space(shape);
+  const Id dataset(H5Dcreate2(group, name.c_str(), type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
+  h5(H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write a dataset");
+}
+
 /// Fills a dataset with a pattern of its own type.
 inline void fill(hid_t dataset, hid_t type, uint32_t seed) {
   Id space(H5Dget_space(dataset), H5Sclose);
