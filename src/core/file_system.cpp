@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/unique_id.h"
 
 namespace varve {
@@ -15,6 +17,20 @@ Status write_and_sync(FileSystem& fs, const std::string& path, ByteSpan contents
 }
 
 }  // namespace
+
+Result<size_t> RangeReader::read_parts(uint64_t offset, std::span<const MutableByteSpan> parts) {
+  size_t bytes = 0;
+  for (const MutableByteSpan part : parts) bytes += part.size();
+  Buffer together(bytes);
+  VARVE_ASSIGN(const size_t got, read_at(offset, together));
+  ByteSpan left = ByteSpan(together).first(got);
+  for (const MutableByteSpan part : parts) {
+    const ByteSpan here = left.first(std::min(left.size(), part.size()));
+    std::copy(here.begin(), here.end(), part.begin());
+    left = left.subspan(here.size());
+  }
+  return got;
+}
 
 Status read_exactly(RangeReader& file, uint64_t offset, MutableByteSpan into, const std::string& path) {
   VARVE_ASSIGN(size_t got, file.read_at(offset, into));

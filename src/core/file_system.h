@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,8 @@ class RangeReader {
   /// Reads up to `into.size()` bytes at `offset`; fewer only at the end. Returns how many. A large read that is aligned
   /// to kDirectAlignment (address, offset and size) may bypass the page cache.
   virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
+  /// The same with one read into several places, the bytes of one following those of the one before.
+  virtual Result<size_t> read_parts(uint64_t offset, std::span<const MutableByteSpan> parts);
   virtual Result<uint64_t> size() = 0;
   /// A hint that these bytes will be read soon: who can have them fetched meanwhile does, and returns at once.
   virtual void will_need(uint64_t /*offset*/, uint64_t /*bytes*/) {}
@@ -139,6 +142,9 @@ class ForwardingFile : public File {
   explicit ForwardingFile(std::unique_ptr<File> inner) : inner_(std::move(inner)) {}
 
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
+  Result<size_t> read_parts(uint64_t offset, std::span<const MutableByteSpan> parts) override {
+    return inner_->read_parts(offset, parts);
+  }
   Status write_at(uint64_t offset, ByteSpan from) override { return inner_->write_at(offset, from); }
   Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
   Status sync() override { return inner_->sync(); }

@@ -57,6 +57,32 @@ TEST_P(EveryFileSystem, ReadsShortOnlyAtTheEnd) {
   EXPECT_TRUE(read_exactly(*file, 2, MutableByteSpan(buffer).first(8), "a").ok());
 }
 
+TEST_P(EveryFileSystem, ReadsIntoSeveralPlacesAtOnce) {
+  write("a", "0123456789");
+  auto file = fs_.open_read(path("a")).value();
+  for (const std::vector<size_t>& sizes :
+       std::vector<std::vector<size_t>>{{10}, {3, 7}, {0, 4}, {2, 3, 4}, {4, 100}, {20, 5}}) {
+    for (const uint64_t offset : {0, 1, 8, 10, 1000}) {
+      std::vector<ByteVector> places;
+      for (const size_t size : sizes) places.emplace_back(size, std::byte{'-'});
+      const std::vector<MutableByteSpan> parts(places.begin(), places.end());
+      const std::string all = std::string("0123456789").substr(std::min<uint64_t>(offset, 10));
+      std::string expected;
+      size_t there = 0;
+      for (const size_t size : sizes) {
+        std::string part = all.substr(std::min(there, all.size()), size);
+        there += part.size();
+        part.resize(size, '-');
+        expected += part;
+      }
+      EXPECT_EQ(*file->read_parts(offset, parts), there);
+      std::string got;
+      for (const ByteVector& place : places) got += as_text(place);
+      EXPECT_EQ(got, expected) << "from " << offset;
+    }
+  }
+}
+
 TEST_P(EveryFileSystem, RefusesToWriteToAFileOpenedForReading) {
   write("a", "text");
   auto file = fs_.open_read(path("a")).value();

@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -115,6 +117,30 @@ class PosixFile final : public File {
       if (got < 0) return Status::from_errno(errno, "read from the file", path_);
       if (got == 0) break;
       done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+  Result<size_t> read_parts(uint64_t offset, std::span<const MutableByteSpan> parts) override {
+    std::array<iovec, 2> vectors{};
+    if (parts.size() > vectors.size()) return File::read_parts(offset, parts);
+    for (size_t i = 0; i < parts.size(); ++i) vectors[i] = {parts[i].data(), parts[i].size()};
+    const int descriptor = reader_.valid() ? reader_.get() : descriptor_.get();
+    const ssize_t got = retry_on_interrupt([&] {
+      return ::preadv(descriptor, vectors.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
+    });
+    if (got < 0) return Status::from_errno(errno, "read from the file", path_);
+    // The system may give less than there is.
+    const auto at_once = static_cast<uint64_t>(got);
+    uint64_t done = 0, begin = 0;  // begin: of a part
+    for (const MutableByteSpan part : parts) {
+      const uint64_t here = std::clamp(at_once, begin, begin + part.size()) - begin;
+      done += here;
+      begin += part.size();
+      if (here == part.size()) continue;
+      VARVE_ASSIGN(const size_t more, read_at(offset + done, part.subspan(here)));
+      done += more;
+      if (here + more < part.size()) break;
     }
     return done;
   }

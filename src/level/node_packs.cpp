@@ -106,8 +106,9 @@ NodePacks::Board* NodePacks::board() {
   const MutexLock lock(mutex_);
   if (std::exchange(tried_, true)) return board_.load(std::memory_order_acquire);
   static_assert(std::is_trivially_destructible_v<Board> && sizeof(Board) <= kBoardBytes);
-  Result<SharedSegment> segment =
-      SharedSegment::create(path_, kBoardBytes + kBytes, [](MutableByteSpan bytes) { new (bytes.data()) Board(); });
+  // Memory for packs is taken as they come: all ranks may be at this at once, and most restarts need little.
+  Result<SharedSegment> segment = SharedSegment::create_growing(
+      path_, kBoardBytes, kBoardBytes + kBytes, [](MutableByteSpan bytes) { new (bytes.data()) Board(); });
   made_here_ = segment.ok();
   if (segment.status().code() == StatusCode::already_exists)
     segment = SharedSegment::open(path_, SharedSegment::Access::read_write);
@@ -155,38 +156,51 @@ void NodePacks::stand_at(const PackPlace* place) {
 }
 
 NodePacks::Held NodePacks::find(const Score& pack, const PackPlace& place, uint64_t raw_bytes) {
-  Held held;
   Board* const board = raw_bytes == 0 || raw_bytes > kPackBytesMax ? nullptr : this->board();
-  if (board == nullptr) return held;
-  const Guard guard(*board);
+  if (board == nullptr) return {};
+  Held held = look_for(*board, pack, place, raw_bytes);
+  if (held.state_ == State::to_fill && !take_memory(held.bytes_).ok()) {
+    held = {};
+    held.state_ = State::alone;
+  }
+  return held;
+}
+
+NodePacks::Held NodePacks::look_for(Board& board, const Score& pack, const PackPlace& place, uint64_t raw_bytes) {
+  Held held;
+  const Guard guard(board);
   if (!guard.held()) return held;
-  uint64_t number = board->oldest;
+  uint64_t number = board.oldest;
   const auto is_it = [&](const Entry& entry) {
     return entry.filled != Filled::no && entry.pack == pack && entry.bytes == raw_bytes;
   };
-  while (number < board->newest && !is_it(board->entry(number))) ++number;
-  if (number == board->newest) {
-    if (board->oldest < board->newest && place < board->entry(board->oldest).place) {
-      held.state_ = State::missed;
+  while (number < board.newest && !is_it(board.entry(number))) ++number;
+  if (number == board.newest) {
+    if (board.oldest < board.newest && place < board.entry(board.oldest).place) {
+      held.state_ = State::alone;
       return held;
     }
     const std::optional<uint64_t> begin =
-        board->make_room((raw_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes);
+        board.make_room((raw_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes);
     if (!begin) return held;
     held.state_ = State::to_fill;
-    board->entry(board->newest++) = {pack, place, *begin, raw_bytes, 0, Filled::going_on};
-  } else if (board->entry(number).filled == Filled::going_on) {
+    board.entry(board.newest++) = {pack, place, *begin, raw_bytes, 0, Filled::going_on};
+  } else if (board.entry(number).filled == Filled::going_on) {
     held.state_ = State::on_its_way;
     return held;
   } else {
     held.state_ = State::whole;
-    ++board->entry(number).readers;
+    ++board.entry(number).readers;
   }
   held.packs_ = this;
   held.entry_ = number;
-  auto* const packs = reinterpret_cast<std::byte*>(board) + kBoardBytes;
-  held.bytes_ = {packs + board->entry(number).begin % kBytes, raw_bytes};
+  held.bytes_ = {reinterpret_cast<std::byte*>(&board) + kBoardBytes + board.entry(number).begin % kBytes, raw_bytes};
   return held;
+}
+
+Status NodePacks::take_memory(ByteSpan room) {
+  const MutexLock lock(mutex_);
+  return segment_.take(static_cast<uint64_t>(room.data() - segment_.data()), room.size());
 }
 
 bool NodePacks::wait(std::chrono::nanoseconds limit) {

@@ -48,7 +48,7 @@ class NodePacks {
     to_fill,     ///< nobody has it, and here is room for it
     on_its_way,  ///< another thread is about to fill it
     no_room,
-    missed,  ///< the others are past it already, as this rank has begun late
+    alone,  ///< each reads it for itself: the others are past it, as this rank has begun late, or memory is short
   };
 
   /// A pack in the shared memory, or room for it; it stays there for as long as this.
@@ -84,6 +84,8 @@ class NodePacks {
 
   /// The shared memory; null if there is none.
   Board* board();
+  Held look_for(Board& board, const Score& pack, const PackPlace& place, uint64_t raw_bytes);
+  Status take_memory(ByteSpan room);
   void release(const Held& held);
   void stand_at(const PackPlace* place);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@ namespace varve {
 namespace {
 
 using State = NodePacks::State;
+constexpr int kNotPermitted = 77;
 constexpr uint64_t kLarge = NodePacks::kPackBytesMax;
 constexpr size_t kRoom = NodePacks::kBytes / kLarge;  ///< large packs for which there is room at a time
 
@@ -101,8 +103,8 @@ TEST_F(Packs, ThatAllWerePastAreNoMoreForWhoBeginsLate) {
     here.go_on(place(number));
   }
   ASSERT_TRUE(there.begin(place(1)));
-  EXPECT_EQ(look(there, 1), State::missed);
-  EXPECT_EQ(look(there, 2), State::missed);
+  EXPECT_EQ(look(there, 1), State::alone);
+  EXPECT_EQ(look(there, 2), State::alone);
   EXPECT_EQ(look(there, 3), State::whole);
 }
 
@@ -133,6 +135,31 @@ TEST_F(Packs, ThatAreTooLargeOrHaveNoMemoryAreForNobodyElse) {
   NodePacks nowhere("/no/such/folder/packs");
   EXPECT_FALSE(nowhere.begin(place(0)));
   EXPECT_FALSE(nowhere.wait(std::chrono::milliseconds(1)));
+}
+
+TEST_F(Packs, AreForEachAloneWhereMemoryIsShort) {
+  const std::filesystem::path small = std::filesystem::temp_directory_path() / ("varve-" + UniqueId::random()->hex());
+  ASSERT_TRUE(std::filesystem::create_directory(small));
+  const int status = test::run_in_child([&] {
+    if (!test::mount_small_memory(small, "2500k")) ::_exit(kNotPermitted);
+    NodePacks one(small / "packs"), other(small / "packs");
+    ASSERT_TRUE(one.begin(place(0)));
+    ASSERT_TRUE(other.begin(place(0)));
+    fill(one, 0);
+    fill(one, 1);
+    EXPECT_EQ(look(one, 2), State::alone);
+    EXPECT_EQ(look(other, 2), State::alone);
+    EXPECT_EQ(look(other, 1), State::whole);
+    fill(other, 3, 1000);
+    EXPECT_EQ(look(one, 3, 1000), State::whole);
+    one.end();
+    other.end();
+    if (HasFailure()) ::_exit(1);
+  });
+  std::filesystem::remove(small);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "this user may not mount a memory file system";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "see above";
 }
 
 TEST_F(Packs, LeaveNothingBehind) {

@@ -485,7 +485,7 @@ class StoredImage::PackLoads {
       case NodePacks::State::no_room:
         if (pauses_ < kPausesMax) return false;
         break;
-      case NodePacks::State::missed: break;
+      case NodePacks::State::alone: break;
     }
     if (held.state() != NodePacks::State::whole || !put(job, held.bytes())) load_alone(job);
     return true;

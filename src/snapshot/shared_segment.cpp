@@ -80,12 +80,11 @@ namespace {
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
-/// Makes the file that large, with all of its memory.
-Status allocate(int file, uint64_t from, uint64_t bytes, const std::string& path) {
+/// Makes the file at least that large, with memory for the part.
+Status allocate(int file, uint64_t offset, uint64_t bytes, const std::string& path) {
   int failure = EINTR;
   // A signal of the program's may interrupt it.
-  while (failure == EINTR)
-    failure = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes - from));
+  while (failure == EINTR) failure = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (failure == 0) return {};
   const Status status = Status::from_errno(failure, fmt::format("allocate {} bytes of shared memory", bytes), path);
   if (status.code() != StatusCode::no_space) return status;
@@ -141,7 +140,7 @@ Status SharedSegment::map(uint64_t bytes) {
   return {};
 }
 
-Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, uint64_t bytes) {
+Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, uint64_t bytes, uint64_t mapped_bytes) {
   SharedSegment segment;
   segment.path_ = path_on_machine(path);
   segment.access_ = Access::read_write;
@@ -158,9 +157,15 @@ Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, ui
   // For as long as this process, or one that it forked, has the file open: see creator_holds_lock().
   if (::flock(segment.file_.get(), LOCK_EX | LOCK_NB) != 0) return Status::from_errno(errno, "lock", path);
   VARVE_TRY(allocate(segment.file_.get(), 0, bytes, path));
-  VARVE_TRY(segment.map(bytes));
+  if (mapped_bytes > bytes && ::ftruncate(segment.file_.get(), static_cast<off_t>(mapped_bytes)) != 0)
+    return Status::from_errno(errno, "make shared memory", path);
+  VARVE_TRY(segment.map(mapped_bytes));
   touch(segment.data_, bytes);
   return segment;
+}
+
+Status SharedSegment::take(uint64_t offset, uint64_t bytes) const {
+  return allocate(file_.get(), offset, bytes, path_);
 }
 
 Status SharedSegment::publish() {
@@ -229,7 +234,7 @@ Result<SharedSegment> SharedSegment::open(const std::string& path, Access access
 Status SharedSegment::grow(uint64_t bytes) {
   if (bytes <= size_) return {};
   const uint64_t before = size_;
-  VARVE_TRY(allocate(file_.get(), before, bytes, path_));
+  VARVE_TRY(allocate(file_.get(), before, bytes - before, path_));
   VARVE_TRY(map(bytes));
   touch(data_ + before, bytes - before);
   return {};

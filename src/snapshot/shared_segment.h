@@ -71,14 +71,23 @@ class SharedSegment {
   /// already_exists; unsupported: the folder's file system cannot do it.
   template <class Fill>
   static Result<SharedSegment> create(const std::string& path, uint64_t bytes, const Fill& fill) {
-    VARVE_ASSIGN(SharedSegment segment, create_nameless(path, bytes));
-    fill(segment.bytes());
-    VARVE_TRY(segment.publish());
-    return segment;
+    return create_growing(path, bytes, bytes, fill);
   }
   static Result<SharedSegment> create(const std::string& path, uint64_t bytes) {
     return create(path, bytes, [](MutableByteSpan) {});
   }
+  /// The same with memory for the first `bytes` alone, which `fill` sees, of `mapped_bytes` that are mapped: the rest
+  /// is not to be touched before take() has taken memory for it.
+  template <class Fill>
+  static Result<SharedSegment> create_growing(const std::string& path, uint64_t bytes, uint64_t mapped_bytes,
+                                              const Fill& fill) {
+    VARVE_ASSIGN(SharedSegment segment, create_nameless(path, bytes, mapped_bytes));
+    fill(segment.bytes().first(bytes));
+    VARVE_TRY(segment.publish());
+    return segment;
+  }
+  /// Takes memory for a part of it: no_space now, rather than a SIGBUS when it is written. Anyone that may write.
+  Status take(uint64_t offset, uint64_t bytes) const;
   /// The same at the first of these paths whose folder has room; what create() says of the last one if none has.
   static Result<SharedSegment> create_where_room(std::span<const std::string> paths, uint64_t bytes);
   /// Whether a failure to make shared memory means that it may be had elsewhere.
@@ -112,7 +121,7 @@ class SharedSegment {
   bool valid() const { return data_ != nullptr; }
 
  private:
-  static Result<SharedSegment> create_nameless(const std::string& path, uint64_t bytes);
+  static Result<SharedSegment> create_nameless(const std::string& path, uint64_t bytes, uint64_t mapped_bytes);
   Status publish();
   Status map(uint64_t bytes);
   void unmap();

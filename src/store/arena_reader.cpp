@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 namespace varve {
@@ -42,32 +43,46 @@ Result<FrameHeader> ArenaFrames::read_header(uint64_t offset) const {
   return header;
 }
 
-Result<ArenaFrames::Raw> ArenaFrames::read(FrameKind kind, const FrameEntry& entry, Part part) const {
-  const uint64_t bytes = kFrameHeaderBytes + entry.meta_bytes + (part == Part::meta ? 0 : entry.body_bytes);
+Result<ArenaFrames::Raw> ArenaFrames::read(FrameKind kind, const FrameEntry& entry, Part part,
+                                           MutableByteSpan room) const {
+  const uint64_t head_bytes = kFrameHeaderBytes + entry.meta_bytes;
+  const uint64_t bytes = head_bytes + (part == Part::meta ? 0 : entry.body_bytes);
   if (entry.offset > bytes_ || bytes_ - entry.offset < bytes)
     return at(Status::corrupt("a frame lies past the arena's end"), entry.offset);
-  // Header, meta part and body with one read, of whole blocks if it is large (File::read_at).
-  const uint64_t block = bytes >= kAlignedReadBytesMin ? kDirectAlignment : 1;
-  const uint64_t begin = entry.offset / block * block;
-  const uint64_t window_bytes = (entry.offset + bytes - begin + block - 1) / block * block;
   Raw frame;
-  frame.storage = Buffer(window_bytes + block);
-  const auto misaligned = reinterpret_cast<uintptr_t>(frame.storage.data()) % block;
-  const MutableByteSpan window(frame.storage.data() + (misaligned == 0 ? 0 : block - misaligned), window_bytes);
-  VARVE_ASSIGN(size_t got, file_->read_at(begin, window));
-  if (got < entry.offset + bytes - begin) return at(Status::corrupt("the arena is shorter than it was"), entry.offset);
-  const ByteSpan raw = ByteSpan(window).subspan(entry.offset - begin, bytes);
+  ByteSpan head;
+  if (part != Part::meta && !room.empty() && room.size() == entry.body_bytes) {
+    frame.storage = Buffer(head_bytes);
+    const std::array<MutableByteSpan, 2> parts{frame.storage, room};
+    VARVE_ASSIGN(const size_t got, file_->read_parts(entry.offset, parts));
+    if (got < bytes) return at(Status::corrupt("the arena is shorter than it was"), entry.offset);
+    head = frame.storage;
+    frame.body = room;
+  } else {
+    // Header, meta part and body with one read, of whole blocks if it is large (File::read_at).
+    const uint64_t block = bytes >= kAlignedReadBytesMin ? kDirectAlignment : 1;
+    const uint64_t begin = entry.offset / block * block;
+    const uint64_t window_bytes = (entry.offset + bytes - begin + block - 1) / block * block;
+    frame.storage = Buffer(window_bytes + block);
+    const auto misaligned = reinterpret_cast<uintptr_t>(frame.storage.data()) % block;
+    const MutableByteSpan window(frame.storage.data() + (misaligned == 0 ? 0 : block - misaligned), window_bytes);
+    VARVE_ASSIGN(const size_t got, file_->read_at(begin, window));
+    if (got < entry.offset + bytes - begin)
+      return at(Status::corrupt("the arena is shorter than it was"), entry.offset);
+    const ByteSpan raw = ByteSpan(window).subspan(entry.offset - begin, bytes);
+    head = raw.first(head_bytes);
+    frame.body = raw.subspan(head_bytes);
+  }
 
-  Result<FrameHeader> header = decode_frame_header(raw, arena_.tag(), entry.offset);
+  Result<FrameHeader> header = decode_frame_header(head, arena_.tag(), entry.offset);
   if (!header.ok()) return at(header.status(), entry.offset);
   if (header->kind != kind || header->meta_bytes != entry.meta_bytes || header->body_bytes != entry.body_bytes) {
     return at(Status::corrupt("a frame is not what the arena's index says"), entry.offset);
   }
-  frame.meta = raw.subspan(kFrameHeaderBytes, entry.meta_bytes);
+  frame.meta = head.subspan(kFrameHeaderBytes);
   if (crc32c(frame.meta) != header->meta_crc)
     return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
   frame.body_crc = header->body_crc;
-  if (part != Part::meta) frame.body = raw.subspan(kFrameHeaderBytes + entry.meta_bytes);
   if (part == Part::all) VARVE_TRY(check_body(frame, entry));
   return frame;
 }
@@ -205,13 +220,17 @@ Result<PackMeta> ArenaReader::read_pack_meta(size_t ordinal) const {
 
 Result<Pack> ArenaReader::read_pack(size_t ordinal, MutableByteSpan room) const {
   const FrameEntry& entry = index_.packs[ordinal];
-  VARVE_ASSIGN(RawFrame parts, frames_.read(FrameKind::pack, entry, ArenaFrames::Part::unchecked_body));
+  VARVE_ASSIGN(RawFrame parts, frames_.read(FrameKind::pack, entry, ArenaFrames::Part::unchecked_body, room));
   Result<PackMeta> meta = decode_pack_meta(parts.meta, score_);
   if (!meta.ok()) return frames_.at(meta.status(), entry.offset);
   if (meta->score != entry.score)
     return frames_.at(Status::corrupt("a pack is not what the arena's index says"), entry.offset);
   // Where the body is the chunks themselves, these are checked one by one before they are used, and only these.
-  if (!recipe_is_store(meta->recipe)) VARVE_TRY(frames_.check_body(parts, entry));
+  if (!recipe_is_store(meta->recipe)) {
+    VARVE_TRY(frames_.check_body(parts, entry));
+    // What is as long encoded as it is raw lies where it would be decoded to.
+    if (parts.body.data() == room.data()) room = {};
+  }
   Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.storage), parts.body, score_, room);
   if (!pack.ok()) return frames_.at(pack.status(), entry.offset);
   return pack;

@@ -22,7 +22,7 @@ class ArenaFrames {
     all,
   };
   struct Raw {
-    Buffer storage;  ///< what the spans are in
+    Buffer storage;  ///< what the spans are in, but for a body that is in the room that was given
     ByteSpan meta, body;
     uint32_t body_crc = 0;  ///< as the header says
   };
@@ -36,8 +36,8 @@ class ArenaFrames {
   RangeReader& file() const { return *file_; }
 
   Result<FrameHeader> read_header(uint64_t offset) const;
-  /// corrupt also if the frame is not what `entry` says of it.
-  Result<Raw> read(FrameKind kind, const FrameEntry& entry, Part part) const;
+  /// corrupt also if the frame is not what `entry` says of it. A body that is as long as `room` is read into it.
+  Result<Raw> read(FrameKind kind, const FrameEntry& entry, Part part, MutableByteSpan room = {}) const;
   Status check_body(const Raw& frame, const FrameEntry& entry) const;
   /// `status`, with where that is in the file.
   Status at(const Status& status, uint64_t offset) const;

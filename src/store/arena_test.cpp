@@ -83,12 +83,20 @@ struct Arena : testing::Test {
     return ArenaReader::open(folder, path, header.arena, header.store, score);
   }
 
-  /// How many packs and nodes of the arena come back; those that do are as they were.
+  /// How many packs and nodes of the arena come back, those also that are read into a given room; those that do are as
+  /// they were.
   size_t whole_frames(const ArenaReader& reader) {
     size_t count = 0;
     for (size_t i = 0; i < reader.index().packs.size(); ++i) {
       Result<Pack> pack = reader.read_pack(i);
-      if (!pack.ok() || !pack->verify_all().ok()) continue;
+      const bool is_whole = pack.ok() && pack->verify_all().ok();
+      ByteVector room(reader.index().packs[i].raw_bytes);
+      Result<Pack> placed = reader.read_pack(i, room);
+      EXPECT_EQ(placed.ok() && placed->verify_all().ok(), is_whole);
+      if (!is_whole) continue;
+      EXPECT_EQ(placed->range(0, room.size())->data(), room.data());
+      const Result<ByteSpan> all = pack->range(0, room.size());
+      EXPECT_TRUE(std::equal(all->begin(), all->end(), room.begin()));
       bool known = false;
       for (size_t k = 0; k < kPackCount; ++k) {
         const ByteVector& body = pack_body(k);

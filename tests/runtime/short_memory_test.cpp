@@ -1,18 +1,15 @@
 // Sessions where shared memory is too small for snapshots, or not there at all.
 #include <gtest/gtest.h>
 
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
-#include "snapshot/shared_segment.h"
+#include "snapshot/test_segments.h"
 
 namespace varve {
 namespace {
@@ -26,20 +23,6 @@ using test::SessionPlace;
 constexpr size_t kCells = 200'000;  // 1.6 MB
 constexpr int kNotPermitted = 77;
 
-/// Makes the folder a memory file system of that size, for this process and those that it forks.
-bool mount_small_memory(const std::string& folder, const std::string& size) {
-  const uid_t user = ::getuid();
-  const gid_t group = ::getgid();
-  if (::unshare(CLONE_NEWNS) != 0) {
-    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-    std::ofstream("/proc/self/setgroups") << "deny";
-    std::ofstream("/proc/self/uid_map") << user << " " << user << " 1";
-    std::ofstream("/proc/self/gid_map") << group << " " << group << " 1";
-  }
-  return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         ::mount("tmpfs", folder.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
-}
-
 struct AProcessWithLittleMemory : testing::TestWithParam<uint32_t> {
   SessionPlace place;
   const std::string spill = place.folder / "spill";
@@ -51,7 +34,7 @@ struct AProcessWithLittleMemory : testing::TestWithParam<uint32_t> {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      if (!mount_small_memory(place.memory, size)) ::_exit(kNotPermitted);
+      if (!test::mount_small_memory(place.memory, size)) ::_exit(kNotPermitted);
       body();
       ::_exit(HasFailure() ? 1 : 0);
     }
