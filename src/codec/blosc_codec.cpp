@@ -151,16 +151,17 @@ class FrameOpener {
         from = *at + 1;
       }
     }
-    append(remains_.rest, raw_.subspan(end_));
+    opened_.stage = CodecNumber::blosc;
+    if (!gaps_.empty()) append(remains_.rest, raw_.subspan(end_));
+    const size_t rest_bytes = gaps_.empty() ? raw_.size() : remains_.rest.size();
     ByteWriter params(opened_.params);
     params.varint(gaps_.size());
-    for (const size_t bytes : {remains_.rest.size(), remains_.tokens.size(), remains_.offsets.size()})
-      params.varint(bytes);
+    for (const size_t bytes : {rest_bytes, remains_.tokens.size(), remains_.offsets.size()}) params.varint(bytes);
     for (const uint64_t gap : gaps_) params.varint(gap);
+    if (gaps_.empty()) return std::move(opened_);
     const size_t content_bytes = opened_.bytes.size();
     for (const ByteVector* each : {&remains_.rest, &remains_.tokens, &remains_.offsets}) append(opened_.bytes, *each);
     opened_.sections = sections_.end(opened_.bytes.size() - content_bytes);
-    opened_.stage = CodecNumber::blosc;
     return std::move(opened_);
   }
 
@@ -362,7 +363,8 @@ class BloscCodec final : public Codec {
     if (in.size() > kPackBytesMax) return Status::invalid_argument("a pack is larger than its limit");
     const Opened opened = open_blosc(in);
     params.insert(params.end(), opened.params.begin(), opened.params.end());
-    out.insert(out.end(), opened.bytes.begin(), opened.bytes.end());
+    const ByteSpan bytes = opened.made_bytes == 0 ? in : opened.bytes;
+    out.insert(out.end(), bytes.begin(), bytes.end());
     return {};
   }
 

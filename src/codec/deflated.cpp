@@ -220,6 +220,7 @@ class StreamInflater {
       if (end > 0) finder.try_bare(end);
       from = std::max(after_header(*beginning), end);
     }
+    if (inflation_.table.streams.empty()) return {};
     rest_.insert(rest_.end(), raw_.begin() + static_cast<ptrdiff_t>(end_), raw_.end());
     inflation_.bytes.insert(inflation_.bytes.end(), rest_.begin(), rest_.end());
     return std::move(inflation_);
@@ -373,6 +374,7 @@ Opened open_deflated(ByteSpan raw) {
   Opened opened{.params = {}, .bytes = {}, .sections = {}, .made_bytes = inflation.table.made_bytes()};
   ByteWriter params(opened.params);
   write_deflated_table(params, inflation.table);
+  if (opened.made_bytes == 0) return opened;
   OpenedSections sections;
   for (const DeflatedStream& stream : inflation.table.streams) sections.add(stream.content_bytes, stream.element_bytes);
   opened.sections = sections.end(inflation.bytes.size() - inflation.table.content_bytes());

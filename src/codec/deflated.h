@@ -31,7 +31,8 @@ void write_deflated_table(ByteWriter& out, const DeflatedTable& table);
 /// Of which no sum is larger than `bytes_max`.
 Result<DeflatedTable> read_deflated_table(ByteReader& in, uint64_t bytes_max);
 
-/// The contents of all streams in `raw` that can be made again, one after the other, and then the bytes between them.
+/// The contents of all streams in `raw` that can be made again, one after the other, and then the bytes between them;
+/// no bytes if there is no such stream.
 struct Inflation {
   DeflatedTable table;
   ByteVector bytes;

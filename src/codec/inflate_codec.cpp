@@ -20,7 +20,8 @@ class InflateCodec final : public Codec {
     if (in.size() > kPackBytesMax) return Status::invalid_argument("a pack is larger than its limit");
     const Opened opened = open_deflated(in);
     params.insert(params.end(), opened.params.begin(), opened.params.end());
-    out.insert(out.end(), opened.bytes.begin(), opened.bytes.end());
+    const ByteSpan bytes = opened.made_bytes == 0 ? in : opened.bytes;
+    out.insert(out.end(), bytes.begin(), bytes.end());
     return {};
   }
 

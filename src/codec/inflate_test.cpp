@@ -47,7 +47,8 @@ Inflation expect_made_again(ByteSpan raw) {
   write_deflated_table(writer, inflation.table);
   const Codec* const codec = find_codec(CodecNumber::inflate).value();
   ByteVector made(raw.size());
-  const Status status = codec->decode(inflation.bytes, params, made);
+  const ByteSpan stage = inflation.table.streams.empty() ? raw : inflation.bytes;
+  const Status status = codec->decode(stage, params, made);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(std::equal(raw.begin(), raw.end(), made.begin(), made.end()));
   return inflation;
@@ -146,7 +147,11 @@ TEST(Inflate, LeavesAloneWhatZlibDoesNotMake) {
   for (int file = 0; file < 10; ++file) ASSERT_TRUE(gzip->encode(content, {}, 6, params, raw).ok());
   const Inflation inflation = expect_made_again(raw);
   EXPECT_TRUE(inflation.table.streams.empty());
-  EXPECT_EQ(inflation.bytes, raw);
+  EXPECT_TRUE(inflation.bytes.empty());
+  ByteVector stage;
+  params.clear();
+  ASSERT_TRUE(find_codec(CodecNumber::inflate).value()->encode(raw, {}, 0, params, stage).ok());
+  EXPECT_EQ(stage, raw);
 }
 
 TEST(Inflate, MakesNoMoreOfABombThanItsLimit) {

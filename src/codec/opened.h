@@ -13,7 +13,7 @@ namespace varve {
 struct Opened {
   CodecNumber stage = CodecNumber::inflate;
   ByteVector params;  ///< of the stage
-  ByteVector bytes;   ///< what the stage gives
+  ByteVector bytes;   ///< what the stage gives; none if nothing was found, as that would be the raw bytes
   /// How many of the bytes belong together, one after the other. Contents that follow each other and are as long, or so
   /// short that they had better be together, are likely to be of one kind.
   std::vector<uint64_t> sections;
