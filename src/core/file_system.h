@@ -136,15 +136,12 @@ std::string parent_path(std::string_view path);
 /// The part after the last '/' (trailing slashes ignored).
 std::string base_name(std::string_view path);
 
-/// Passes everything on to another file: what a decorator does not change.
+/// Passes everything on to another file: what a decorator does not change. read_parts() is by its read_at().
 class ForwardingFile : public File {
  public:
   explicit ForwardingFile(std::unique_ptr<File> inner) : inner_(std::move(inner)) {}
 
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
-  Result<size_t> read_parts(uint64_t offset, std::span<const MutableByteSpan> parts) override {
-    return inner_->read_parts(offset, parts);
-  }
   Status write_at(uint64_t offset, ByteSpan from) override { return inner_->write_at(offset, from); }
   Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
   Status sync() override { return inner_->sync(); }

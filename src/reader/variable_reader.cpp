@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "core/thread_pool.h"
@@ -81,6 +82,21 @@ void fill_box(const StoredVariable& variable, const CellBox& box, MutableByteSpa
   for (size_t at = 0; at < into.size(); at += fill.size()) std::copy(fill.begin(), fill.end(), &into[at]);
 }
 
+/// What chunks have of the wanted cells. They have none in common, and there may be very many of which some are not
+/// there: what is missing is told as all cells.
+CellShares share_chunks(const CellBox& wanted, const std::vector<CellBox>& chunks) {
+  CellShares found;
+  uint64_t cells = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    std::optional<CellBox> common = overlap(wanted, chunks[i]);
+    if (!common) continue;
+    cells += common->cell_count();
+    found.shares.push_back({i, std::move(*common)});
+  }
+  if (cells < wanted.cell_count()) found.missing.push_back(wanted);
+  return found;
+}
+
 std::vector<CellBox> boxes_of(const StoredVariable& variable) {
   std::vector<CellBox> boxes;
   for (const StoredPart& part : variable.parts) boxes.push_back(part.global_box());
@@ -110,6 +126,7 @@ Result<CellShares> VariableReader::shares_of(const StoredVariable& variable, con
                                              const CellBox& wanted) const {
   VARVE_TRY(variable.one_array);
   VARVE_TRY(check_box(variable, wanted, variable.shape, variable.type.bytes));
+  if (variable.is_of_chunks && !variable.fill.empty()) return share_chunks(wanted, boxes);
   Result<CellShares> found = share_cells(wanted, boxes);
   if (!found.ok() || found->missing.empty() || !variable.fill.empty()) return found;
   return variables_.missing(variable, found->missing.front());

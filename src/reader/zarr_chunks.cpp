@@ -36,6 +36,8 @@ std::optional<KnownCodec> known(const ZarrCodec& codec) {
 
 constexpr uint64_t kSumBytes = 4;
 constexpr uint64_t kElementBytesMax = 255;
+/// More than any program applies: each goes over all of a chunk.
+constexpr size_t kCodecsMax = 32;
 
 bool compresses(KnownCodec codec) { return codec != KnownCodec::crc32c && codec != KnownCodec::shuffle; }
 
@@ -87,6 +89,8 @@ Status decode_one(const ZarrCodec& codec, ByteSpan in, MutableByteSpan out) {
 }  // namespace
 
 Status check_zarr_codecs(const std::vector<ZarrCodec>& codecs) {
+  if (codecs.size() > kCodecsMax)
+    return Status::unsupported(fmt::format("its chunks went through {} codecs", codecs.size()));
   bool compressed = false;
   for (const ZarrCodec& codec : codecs) {
     const std::optional<KnownCodec> which = known(codec);
