@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,5 +17,20 @@ namespace varve {
 /// concurrent(). corrupt: what a member says makes no sense.
 Result<std::vector<ByteVector>> gather_to_first(Communicator& ranks, std::span<const uint32_t> members,
                                                 size_t own_place, ByteSpan mine);
+
+/// Communicator::all_gather() of what mostly nobody says, or few do, or all much alike: `visit` is called for those
+/// that have said something, by rank, one after the other, until it fails. Where only one says something, it costs a
+/// broadcast; where several do, of each others are told how it differs from what the first one says. Collective.
+/// resource_limit: a rank lacked memory, on all of them.
+Status gather_told(Communicator& ranks, ByteSpan mine,
+                   const std::function<Status(uint32_t rank, ByteSpan told)>& visit);
+
+/// What a rank has said.
+struct Told {
+  uint32_t rank = 0;
+  ByteVector bytes;
+};
+/// The same, all together.
+Result<std::vector<Told>> gather_told(Communicator& ranks, ByteSpan mine);
 
 }  // namespace varve

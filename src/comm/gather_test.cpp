@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace varve {
 namespace {
@@ -46,6 +48,56 @@ TEST(GatherToFirst, FailsIfWhatAMemberSaysMakesNoSense) {
   });
   const std::vector<uint32_t> members = {0, 1};
   EXPECT_EQ(gather_to_first(*ranks[0], members, 0, {}).status().code(), StatusCode::corrupt);
+  other.join();
+}
+
+/// What each rank is told when each says `said[rank]`.
+std::vector<std::vector<Told>> tell(const std::vector<std::string>& said) {
+  auto ranks = make_thread_communicators(static_cast<uint32_t>(said.size()));
+  std::vector<std::vector<Told>> told(said.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < said.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      auto all = gather_told(*ranks[rank], as_bytes(said[rank]));
+      ASSERT_TRUE(all.ok()) << all.status().to_string();
+      told[rank] = std::move(*all);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return told;
+}
+
+TEST(GatherTold, TellsAllRanksWhatSomeSay) {
+  const std::string much = "what all say is much alike, but for its end: ";
+  const std::vector<std::vector<std::string>> trials = {
+      {""},         {"alone"},         {"", "", ""},           {"", "", "one", ""},
+      {"", "last"}, {"first", "", ""}, {"", "a", "", "", "b"}, {much + "1", much + "2", "", much + "3", much},
+      {"a", "a"},
+  };
+  for (const std::vector<std::string>& said : trials) {
+    std::vector<std::pair<uint32_t, std::string>> expected;
+    for (uint32_t rank = 0; rank < said.size(); ++rank) {
+      if (!said[rank].empty()) expected.emplace_back(rank, said[rank]);
+    }
+    for (const std::vector<Told>& told : tell(said)) {
+      std::vector<std::pair<uint32_t, std::string>> got;
+      for (const Told& of_rank : told) got.emplace_back(of_rank.rank, as_text(of_rank.bytes));
+      EXPECT_EQ(got, expected);
+    }
+  }
+}
+
+TEST(GatherTold, FailsOnAllRanksIfOneLacksMemory) {
+  auto ranks = make_thread_communicators(2);
+  std::thread other([&] {
+    std::array<uint64_t, 2> who = {UINT64_MAX - 1, 2};
+    EXPECT_TRUE(ranks[1]->all_max(who).ok());
+    EXPECT_TRUE(ranks[1]->broadcast({}, 0).ok());
+    const std::vector<std::byte> lacks(1, std::byte{0});
+    EXPECT_TRUE(ranks[1]->all_gather(lacks).ok());
+  });
+  EXPECT_EQ(gather_told(*ranks[0], as_bytes(std::string_view("something"))).status().code(),
+            StatusCode::resource_limit);
   other.join();
 }
 

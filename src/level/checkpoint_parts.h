@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/cell_box.h"
+#include "core/likeness.h"
 #include "format/image.h"
 #include "layout/layout.h"
 #include "level/stored_image.h"
@@ -36,13 +37,28 @@ struct PartLoad {
   std::vector<PartBox> boxes{};  ///< the same once more, for parts that are read by cells
 };
 
+/// Tables of many ranks, which are much alike: held as how they differ from the first one.
+class AlikeTables {
+ public:
+  /// That of the next rank, as encode_image_header() tells it. As decode_image_header().
+  Status add(ByteSpan header, uint64_t image_bytes);
+  size_t size() const { return tables_.size(); }
+  ImageTable at(size_t rank) const;
+
+ private:
+  AlikeBytes tables_;  ///< bytes of the image, and its header
+};
+
 /// What all ranks of a run have of one checkpoint, at one level. One thread at a time.
 class CheckpointParts {
  public:
   virtual ~CheckpointParts() = default;
   /// Of the run that made it.
   virtual uint32_t rank_count() const = 0;
-  virtual const ImageTable& table(uint32_t rank) const = 0;
+  /// Put together when it is asked for, where there are many.
+  virtual ImageTable table(uint32_t rank) const = 0;
+  /// Whether this rank, of all that read the parts, is the one that has it at hand; none: all have it alike.
+  virtual std::optional<bool> is_at_hand(uint32_t /*rank*/) const { return std::nullopt; }
   /// All of these, checked.
   virtual Status read(std::span<const PartRead> reads) = 0;
   /// load() will be of this rank's image: what it takes to find it is read now, so that all can begin together.

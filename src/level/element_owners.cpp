@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "layout/layout.h"
 
@@ -46,24 +47,39 @@ ByteVector encode_boxes(const std::vector<WantedVariable>& variables, bool all) 
   }
   return bytes;
 }
-}  // namespace
 
-Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables, bool all) {
-  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_boxes(variables, all)));
+Result<RankBoxes> gather_boxes(Communicator& ranks, ByteSpan mine, const std::map<std::string, CellBox>& around) {
   RankBoxes boxes;
-  for (uint32_t rank = 0; rank < told.size(); ++rank) {
-    ByteReader in(told[rank]);
+  const auto note = [&](uint32_t rank, ByteSpan told) -> Status {
+    ByteReader in(told);
     while (!in.at_end()) {
       VARVE_ASSIGN(const std::string_view name, in.text());
       VARVE_ASSIGN(const uint64_t dimensions, in.varint());
       if (dimensions > kDimensionsMax) return Status::corrupt("a rank's box makes no sense");
-      RankBox& of_rank = boxes[std::string(name)].emplace_back();
-      of_rank = {rank, {std::vector<uint64_t>(dimensions), std::vector<uint64_t>(dimensions)}};
-      VARVE_TRY(get_numbers(in, of_rank.box.offset));
-      VARVE_TRY(get_numbers(in, of_rank.box.cells));
+      RankBox box{rank, {std::vector<uint64_t>(dimensions), std::vector<uint64_t>(dimensions)}};
+      VARVE_TRY(get_numbers(in, box.box.offset));
+      VARVE_TRY(get_numbers(in, box.box.cells));
+      std::vector<RankBox>& of_array = boxes[std::string(name)];
+      const auto near = around.find(std::string(name));
+      // What has other dimensions does not fit at all, which who uses it may want to know.
+      const bool is_near =
+          near == around.end() || near->second.cells.size() != dimensions || have_common_cells(near->second, box.box);
+      if (is_near) of_array.push_back(std::move(box));
     }
-  }
+    return {};
+  };
+  VARVE_TRY(gather_told(ranks, mine, note));
   return boxes;
+}
+}  // namespace
+
+Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables) {
+  return gather_boxes(ranks, encode_boxes(variables, /*all=*/false), {});
+}
+
+Result<RankBoxes> agree_on_all_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables,
+                                     const std::map<std::string, CellBox>& around) {
+  return gather_boxes(ranks, encode_boxes(variables, /*all=*/true), around);
 }
 
 Result<bool> want_alike(Communicator& ranks, const std::vector<WantedVariable>& variables) {

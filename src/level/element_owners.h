@@ -24,9 +24,14 @@ struct RankBox {
 /// Of arrays, by their names: what each rank has of them, in the order of ranks.
 using RankBoxes = std::map<std::string, std::vector<RankBox>>;
 
-/// What all ranks have of the arrays whose cells name owners (ElementOwners::array), as they have protected them now;
-/// or of `all` that lie in a whole. Collective.
-Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables, bool all = false);
+/// What all ranks have of the arrays whose cells name owners (ElementOwners::array), as they have protected them now.
+/// Collective.
+Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables);
+
+/// The same of all arrays that lie in a whole; of those that are `around`, by name, only what has cells of that box.
+/// Collective.
+Result<RankBoxes> agree_on_all_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables,
+                                     const std::map<std::string, CellBox>& around);
 
 /// Whether all ranks want variables of the same names, by the same rules. Collective.
 Result<bool> want_alike(Communicator& ranks, const std::vector<WantedVariable>& variables);

@@ -49,7 +49,7 @@ class FileParts final : public HeldParts {
 
   uint32_t rank_count() const override { return static_cast<uint32_t>(by_rank_.size()); }
   std::vector<uint32_t> ranks() const override;
-  const ImageTable& table(uint32_t rank) const override { return by_rank_[rank].table; }
+  ImageTable table(uint32_t rank) const override { return by_rank_[rank].table; }
   Status will_load(uint32_t rank) override;
   Status load(std::span<const PartLoad> loads, size_t thread_count) override;
   void note_faults() override;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
 #include "level/stored_image.h"
@@ -150,9 +151,9 @@ Status complete_left_parts(const Levels& levels) {
   if (!world.has_node_level) return {};
   const StoreAccess& own = levels.nearest().access();
   VARVE_ASSIGN(const NodeShares mine, shares_of_own_node(world, own));
-  VARVE_ASSIGN(const std::vector<ByteVector> gathered, world.ranks.all_gather(encode(mine)));
+  VARVE_ASSIGN(const std::vector<Told> told, gather_told(world.ranks, encode(mine)));
   std::map<CheckpointKey, AllShares> all;
-  for (const ByteVector& told : gathered) VARVE_TRY(add(told, all));
+  for (const Told& of_rank : told) VARVE_TRY(add(of_rank.bytes, all));
   // Of a step, what was made last; numbers may be equal where a job has begun anew.
   std::map<uint64_t, CheckpointKey> last;
   for (const auto& [key, shares] : all) {

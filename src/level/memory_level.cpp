@@ -54,7 +54,7 @@ class LeftParts final : public HeldParts {
     for (const auto& [rank, left] : left_) ranks.push_back(rank);
     return ranks;
   }
-  const ImageTable& table(uint32_t rank) const override { return left_.at(rank).reader->image(); }
+  ImageTable table(uint32_t rank) const override { return left_.at(rank).reader->image(); }
   Status load(std::span<const PartLoad> loads, size_t thread_count) override {
     return parallel_for(loads.size(), thread_count, [&](size_t i) { return load_part(loads[i]); });
   }

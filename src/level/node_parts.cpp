@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/guarded.h"
 #include "level/reshaped_image.h"
 
@@ -31,13 +32,19 @@ Status first_failure(Communicator& ranks, const Status& mine) {
   return failures.empty() ? Status() : failures.front().what;
 }
 
+/// How a rank tells its image's table.
+struct ToldTable {
+  ByteVector header;
+  uint64_t image_bytes = 0;
+};
+
 /// What the leader of a node says that its node has.
 struct NodeTold {
   uint32_t node = 0;
   std::optional<SetOrigin> origin{};
   uint32_t rank_count = 0;
-  uint64_t number = 0;                      ///< of the set; 0: not known
-  std::map<uint32_t, ImageTable> tables{};  ///< by rank of the run that made it
+  uint64_t number = 0;                     ///< of the set; 0: not known
+  std::map<uint32_t, ToldTable> tables{};  ///< by rank of the run that made it
 };
 
 ByteVector encode_told(const LevelWorld& world, const HeldParts* mine) {
@@ -50,9 +57,10 @@ ByteVector encode_told(const LevelWorld& world, const HeldParts* mine) {
   out.u8(mine->origin() ? 1 : 0);
   if (mine->origin()) out.bytes(mine->origin()->run.bytes);
   for (const uint32_t rank : mine->ranks()) {
-    const ByteVector header = encode_image_header(mine->table(rank));
+    const ImageTable table = mine->table(rank);
+    const ByteVector header = encode_image_header(table);
     out.le32(rank);
-    out.le64(mine->table(rank).image_bytes);
+    out.le64(table.image_bytes);
     out.varint(header.size());
     out.bytes(header);
   }
@@ -77,7 +85,7 @@ Result<NodeTold> decode_told(ByteSpan bytes) {
     VARVE_ASSIGN(const uint64_t image_bytes, in.le64());
     VARVE_ASSIGN(const uint64_t header_bytes, in.varint());
     VARVE_ASSIGN(const ByteSpan header, in.bytes(header_bytes));
-    VARVE_ASSIGN(told.tables[rank], decode_image_header(header, image_bytes));
+    told.tables[rank] = {ByteVector(header.begin(), header.end()), image_bytes};
     if (rank >= told.rank_count) return Status::corrupt("a node tells of a rank that there was not");
   }
   return told;
@@ -88,7 +96,7 @@ struct OfOneRun {
   std::optional<SetOrigin> origin{};
   uint32_t rank_count = 0;
   uint64_t number = 0;
-  std::map<uint32_t, std::pair<uint32_t, const ImageTable*>> parts{};  ///< by rank: node, and table
+  std::map<uint32_t, std::pair<uint32_t, const ToldTable*>> parts{};  ///< by rank: node, and table
   bool is_whole() const { return rank_count > 0 && parts.size() == rank_count; }
 };
 
@@ -138,13 +146,15 @@ Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& wor
   if (fine[0] == 0)
     return told.ok() ? Status::resource_limit("a rank lacks memory to tell what it has") : told.status();
   parts->has_messages_ = fine[1] == 1;
-  VARVE_ASSIGN(const std::vector<ByteVector> all, world.ranks.all_gather(*told));
+  VARVE_ASSIGN(std::vector<Told> all, gather_told(world.ranks, *told));
   const Status taken = run_guarded([&]() -> Status {
     std::vector<NodeTold> nodes;
     std::vector<std::vector<uint32_t>> ranks_of(world.seat.nodes.size());
-    for (uint32_t rank = 0; rank < all.size(); ++rank) {
-      VARVE_ASSIGN(nodes.emplace_back(), decode_told(all[rank]));
-      ranks_of.at(nodes.back().node).push_back(rank);
+    for (Told& of_rank : all) {
+      VARVE_ASSIGN(NodeTold of_node, decode_told(of_rank.bytes));
+      ranks_of.at(of_node.node).push_back(of_rank.rank);
+      if (!of_node.tables.empty()) nodes.push_back(std::move(of_node));
+      of_rank.bytes = {};
     }
     const std::vector<OfOneRun> runs = sort_by_run(nodes);
     VARVE_ASSIGN(const OfOneRun* const run, choose_run(runs, number));
@@ -153,7 +163,9 @@ Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& wor
     for (const auto& [rank, held] : run->parts) {
       const auto& [node, table] = held;
       const std::vector<uint32_t>& readers = ranks_of[node];
-      parts->parts_.push_back({*table, node == world.seat.own_node, readers[shared_out[node]++ % readers.size()]});
+      VARVE_TRY(parts->tables_.add(table->header, table->image_bytes));
+      parts->parts_.push_back(
+          {table->image_bytes, node == world.seat.own_node, readers[shared_out[node]++ % readers.size()]});
     }
     return {};
   });
@@ -343,7 +355,7 @@ class NodeParts::Round {
       for (Extent& extent : request.wanted) {
         VARVE_ASSIGN(extent.offset, in.varint());
         VARVE_ASSIGN(extent.bytes, in.varint());
-        const uint64_t image_bytes = parts_.parts_[part].table.image_bytes;
+        const uint64_t image_bytes = parts_.parts_[part].image_bytes;
         if (extent.offset < end || extent.offset > image_bytes || extent.bytes > image_bytes - extent.offset)
           return Status::corrupt("a rank asks for bytes that a part does not have");
         end = extent.offset + extent.bytes;

@@ -33,7 +33,8 @@ class NodeParts final : public CheckpointParts {
                                                          uint64_t number);
 
   uint32_t rank_count() const override { return static_cast<uint32_t>(parts_.size()); }
-  const ImageTable& table(uint32_t rank) const override { return parts_[rank].table; }
+  ImageTable table(uint32_t rank) const override { return tables_.at(rank); }
+  std::optional<bool> is_at_hand(uint32_t rank) const override { return parts_[rank].reader == ranks_.rank(); }
   Status read(std::span<const PartRead> reads) override;
   Status load(std::span<const PartLoad> loads, size_t thread_count) override;
   void serve() override;
@@ -46,7 +47,7 @@ class NodeParts final : public CheckpointParts {
  private:
   /// What a rank of the run before has left.
   struct Part {
-    ImageTable table;
+    uint64_t image_bytes = 0;
     bool is_here = false;  ///< on this rank's node
     uint32_t reader = 0;   ///< the rank that reads it for other nodes
   };
@@ -69,6 +70,7 @@ class NodeParts final : public CheckpointParts {
   const std::unique_ptr<HeldParts> mine_;
   std::optional<SetOrigin> origin_;
   std::vector<Part> parts_;  ///< by rank
+  AlikeTables tables_;       ///< likewise
   bool has_messages_ = false;
   uint32_t rounds_ = 0;
   Status broken_;  ///< there are no more rounds

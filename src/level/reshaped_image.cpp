@@ -43,6 +43,19 @@ CellBox global_box(const ImageVariable& variable) {
   return box;
 }
 
+/// A box with the cells of both, and those between. Nothing is in a box of other dimensions.
+CellBox box_around(const CellBox& a, const CellBox& b) {
+  if (a.cells.size() != b.cells.size() || a.empty()) return b;
+  if (b.empty()) return a;
+  CellBox both = a;
+  for (size_t d = 0; d < both.cells.size(); ++d) {
+    const uint64_t end = std::max(a.offset[d] + a.cells[d], b.offset[d] + b.cells[d]);
+    both.offset[d] = std::min(a.offset[d], b.offset[d]);
+    both.cells[d] = end - both.offset[d];
+  }
+  return both;
+}
+
 /// What a rank has of a variable: one, or several boxes; or nothing.
 using SavedBoxes = std::span<const ImageVariable>;
 
@@ -81,9 +94,7 @@ class ReshapedImage::Planner {
   Planner(const RankWish& wish, ReshapedImage& image) : wish_(wish), image_(image), parts_(*image.parts_) {}
 
   Status plan() {
-    VARVE_TRY(check_nothing_is_lost());
-    image_.is_divided_anew_ =
-        parts_.rank_count() == wish_.rank_count && !is_same_part(wish_, wish_.rank_count, parts_.table(wish_.rank));
+    VARVE_TRY(look_at_parts());
     std::vector<ImageVariable> variables;
     for (const WantedVariable& wanted : wish_.variables) {
       variables.push_back(wanted.variable);
@@ -98,57 +109,120 @@ class ReshapedImage::Planner {
   }
 
  private:
-  /// As where there are as many ranks as before: all that was saved is protected, or may be left out.
-  Status check_nothing_is_lost() {
-    std::vector<std::string> names;
-    for (const WantedVariable& wanted : wish_.variables) names.push_back(wanted.variable.name);
+  /// Of a variable that is wanted, what ranks have saved.
+  struct Saved {
+    struct Part {
+      uint32_t rank = 0;
+      std::shared_ptr<const ImageVariable> variable;  ///< with where it is in the rank's image
+    };
+
+    /// As it is wanted, or one box of it.
+    const ImageVariable* wanted = nullptr;
+    CellBox near;  ///< of what lies in a whole: a box around all that is wanted
+    bool is_there = false;
+    /// In the order of ranks, as they are alike for many. Of what lies in a whole, only boxes that have cells of
+    /// `near`.
+    std::vector<Part> parts;
+    Status misfit;     ///< the first part that is of another type, or in boxes
+    Status misplaced;  ///< the first part that does not say where in the whole it lies, or lies elsewhere
+
+    /// Null: the rank has none of it.
+    const ImageVariable* of(uint32_t rank) const {
+      const auto found = std::lower_bound(parts.begin(), parts.end(), rank, [](const Part& part, uint32_t wanted_rank) {
+        return part.rank < wanted_rank;
+      });
+      return found != parts.end() && found->rank == rank ? found->variable.get() : nullptr;
+    }
+  };
+
+  /// Each rank's table once, as there may be very many: of what is in it, what this rank may need is kept. All that was
+  /// saved is protected, or may be left out, as where there are as many ranks as before.
+  Status look_at_parts() {
+    for (const WantedVariable& wanted : wish_.variables) {
+      const ImageVariable& variable = wanted.variable;
+      const auto [saved, is_new] = saved_.try_emplace(variable.name);
+      if (is_new) saved->second.wanted = &variable;
+      if (variable.global_shape.empty()) continue;
+      saved->second.near = is_new ? global_box(variable) : box_around(saved->second.near, global_box(variable));
+    }
     std::set<std::string> told;
     for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
-      for (const ImageVariable& saved : parts_.table(rank).variables) {
-        if (std::binary_search(names.begin(), names.end(), saved.name) || !told.insert(saved.name).second) continue;
-        const std::string what = "it is in the checkpoint, but is not protected";
-        if (!wish_.variables_may_change) return of_variable(saved.name, what, kMayChange);
-        image_.left_out_.push_back(of_variable(saved.name, what + ": it is left out"));
+      const ImageTable table = parts_.table(rank);
+      if (rank == wish_.rank && parts_.rank_count() == wish_.rank_count)
+        image_.is_divided_anew_ = !is_same_part(wish_, wish_.rank_count, table);
+      for (auto first = table.variables.begin(); first != table.variables.end();) {
+        const auto end = std::find_if(first, table.variables.end(),
+                                      [&](const ImageVariable& other) { return other.name != first->name; });
+        const auto wanted = saved_.find(first->name);
+        if (wanted != saved_.end()) {
+          note_saved(rank, {first, end}, wanted->second);
+        } else if (told.insert(first->name).second) {
+          const std::string what = "it is in the checkpoint, but is not protected";
+          if (!wish_.variables_may_change) return of_variable(first->name, what, kMayChange);
+          image_.left_out_.push_back(of_variable(first->name, what + ": it is left out"));
+        }
+        first = end;
       }
     }
     return {};
   }
 
-  using Saved = std::map<uint32_t, SavedBoxes>;  // by rank
+  static void note_saved(uint32_t rank, SavedBoxes boxes, Saved& saved) {
+    saved.is_there = true;
+    const ImageVariable& wanted = *saved.wanted;
+    if (!saved.misfit.ok()) return;
+    if (boxes.front().type != wanted.type) {
+      saved.misfit = of_variable(wanted.name, fmt::format("it is {} in the checkpoint, but protected as {}",
+                                                          boxes.front().type.name(), wanted.type.name()));
+      return;
+    }
+    if (boxes.size() > 1 && wanted.global_shape.empty()) {
+      saved.misfit =
+          of_variable(wanted.name, "it has several boxes in the checkpoint, and nothing says now of what whole",
+                      "protect it with Session::protect_boxes(), or with ArrayShape::global_cells");
+      return;
+    }
+    for (const ImageVariable& part : boxes) {
+      if (!wanted.global_shape.empty()) {
+        if (saved.misplaced.ok()) saved.misplaced = check_place(rank, part, wanted);
+        if (!saved.misplaced.ok() || !have_common_cells(saved.near, global_box(part))) continue;
+      }
+      const bool is_alike = !saved.parts.empty() && *saved.parts.back().variable == part;
+      saved.parts.push_back(
+          {rank, is_alike ? saved.parts.back().variable : std::make_shared<const ImageVariable>(part)});
+    }
+  }
+
+  /// Whether what a rank has saved lies in the same whole.
+  static Status check_place(uint32_t rank, const ImageVariable& part, const ImageVariable& wanted) {
+    if (part.global_shape.empty()) {
+      return of_variable(wanted.name,
+                         fmt::format("rank {} has not said, when it saved it, where its part lies in "
+                                     "the whole",
+                                     rank),
+                         "start as many ranks as before, and save it once with ArrayShape::global_cells");
+    }
+    if (part.global_shape == wanted.global_shape && lies_in(global_box(part), wanted.global_shape)) return {};
+    return of_variable(wanted.name, fmt::format("as a whole it is {} in the checkpoint, but protected as {}",
+                                                text_of(part.global_shape), text_of(wanted.global_shape)));
+  }
 
   /// False: nothing of it comes back.
   Result<bool> plan_variable(const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
     const bool other_ranks = parts_.rank_count() != wish_.rank_count;
-    VARVE_ASSIGN(const Saved saved, find_saved(variable));
+    const Saved& saved = saved_.at(variable.name);
+    VARVE_TRY(saved.misfit);
     if (other_ranks && wanted.redistribution == Redistribution::ignore && !wanted.owners) {
-      if (!saved.empty()) image_.ignored_.insert(variable.name);
+      if (saved.is_there) image_.ignored_.insert(variable.name);
       return false;
     }
-    if (saved.empty()) {
+    if (!saved.is_there) {
       const bool may_be = wish_.variables_may_change || wanted.redistribution == Redistribution::ignore;
       return may_be ? Result<bool>(false)
                     : of_variable(variable.name, "it is protected, but is not in the checkpoint", kMayChange);
     }
     VARVE_TRY(plan_saved(saved, wanted, ordinal, variable));
     return true;
-  }
-
-  Result<Saved> find_saved(const ImageVariable& variable) {
-    Saved saved;
-    for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
-      const SavedBoxes found = find_variable(parts_.table(rank), variable.name);
-      if (found.empty()) continue;
-      if (found.front().type != variable.type) {
-        return of_variable(variable.name, fmt::format("it is {} in the checkpoint, but protected as {}",
-                                                      found.front().type.name(), variable.type.name()));
-      }
-      if (found.size() > 1 && variable.global_shape.empty()) {
-        return of_variable(variable.name, "it has several boxes in the checkpoint, and nothing says now of what whole",
-                           "protect it with Session::protect_boxes(), or with ArrayShape::global_cells");
-      }
-      saved.emplace(rank, found);
-    }
-    return saved;
   }
 
   Status plan_saved(const Saved& saved, const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
@@ -163,28 +237,26 @@ class ReshapedImage::Planner {
     return may_be_common ? plan_common(saved, ordinal, variable, wanted) : divided_how(variable.name, wanted.any_size);
   }
 
-  /// Of an array, the boxes of all ranks.
+  /// Of an array, the boxes that may be needed of all ranks.
   struct SavedArray {
     struct Part {
       uint32_t rank;
       uint64_t offset;
     };
     std::string name;
-    std::vector<uint64_t> whole;
     std::vector<Part> parts;
     std::vector<CellBox> boxes;
   };
 
   Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
+    VARVE_TRY(saved.misplaced);
     const CellBox wanted = global_box(variable);
     // The boxes of a variable come one after the other.
-    if (array_.name != variable.name || array_.whole != variable.global_shape) {
-      array_ = {variable.name, variable.global_shape, {}, {}};
-      for (const auto& [rank, of_rank] : saved) {
-        for (const ImageVariable& part : of_rank) {
-          VARVE_ASSIGN(array_.boxes.emplace_back(), box_of(rank, part, variable));
-          array_.parts.push_back({rank, part.offset});
-        }
+    if (array_.name != variable.name) {
+      array_ = {variable.name, {}, {}};
+      for (const Saved::Part& part : saved.parts) {
+        array_.boxes.push_back(global_box(*part.variable));
+        array_.parts.push_back({part.rank, part.variable->offset});
       }
     }
     VARVE_ASSIGN(CellShares found, share_cells(wanted, array_.boxes));
@@ -198,26 +270,11 @@ class ReshapedImage::Planner {
                                                   fmt::join(found.missing.front().offset, ", ")));
   }
 
-  /// Which cells a part has that a rank has saved.
-  static Result<CellBox> box_of(uint32_t rank, const ImageVariable& part, const ImageVariable& variable) {
-    if (part.global_shape.empty()) {
-      return of_variable(variable.name,
-                         fmt::format("rank {} has not said, when it saved it, where its part lies in "
-                                     "the whole",
-                                     rank),
-                         "start as many ranks as before, and save it once with ArrayShape::global_cells");
-    }
-    CellBox has = global_box(part);
-    if (part.global_shape == variable.global_shape && lies_in(has, variable.global_shape)) return has;
-    return of_variable(variable.name, fmt::format("as a whole it is {} in the checkpoint, but protected as {}",
-                                                  text_of(part.global_shape), text_of(variable.global_shape)));
-  }
-
   /// As many ranks as before: what the same rank had.
   Status plan_own(const Saved& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
-    const auto own = saved.find(wish_.rank);
-    if (own == saved.end()) return of_variable(variable.name, "it is protected, but is not in the checkpoint");
-    return plan_whole(own->first, own->second.front(), ordinal, variable, any_size);
+    const ImageVariable* const own = saved.of(wish_.rank);
+    if (own == nullptr) return of_variable(variable.name, "it is protected, but is not in the checkpoint");
+    return plan_whole(wish_.rank, *own, ordinal, variable, any_size);
   }
 
   Status plan_whole(uint32_t rank, const ImageVariable& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
@@ -240,17 +297,17 @@ class ReshapedImage::Planner {
   /// Of all ranks' elements, one after another, as many as come to this rank.
   Status plan_share(const Saved& saved, size_t ordinal, ImageVariable& variable) {
     uint64_t total = 0;
-    for (const auto& [rank, part] : saved) total += elements_of(part.front());
+    for (const Saved::Part& part : saved.parts) total += elements_of(*part.variable);
     const uint64_t each = total / wish_.rank_count, more = total % wish_.rank_count;
     const uint64_t begin = each * wish_.rank + std::min<uint64_t>(wish_.rank, more);
     const CellBox wanted{{begin}, {each + (wish_.rank < more ? 1 : 0)}};
     variable.shape = wanted.cells;
     variable.bytes = wanted.cells.front() * variable.type.bytes;
     uint64_t at = 0;
-    for (const auto& [rank, part] : saved) {
-      const CellBox has{{at}, {elements_of(part.front())}};
+    for (const Saved::Part& part : saved.parts) {
+      const CellBox has{{at}, {elements_of(*part.variable)}};
       if (const std::optional<CellBox> common = overlap(has, wanted))
-        add_elements(rank, part.front(), ordinal, has, wanted, *common);
+        add_elements(part.rank, *part.variable, ordinal, has, wanted, *common);
       at += has.cells.front();
     }
     return {};
@@ -262,8 +319,8 @@ class ReshapedImage::Planner {
     const Owned& owned = owned_.at(rule.key);
     uint64_t total = 0;
     for (const auto& [rank, elements] : owned) {
-      const auto part = saved.find(rank);
-      const uint64_t count = part == saved.end() ? 0 : elements_of(part->second.front());
+      const ImageVariable* const part = saved.of(rank);
+      const uint64_t count = part == nullptr ? 0 : elements_of(*part);
       if (count != elements->saved) {
         return of_variable(variable.name, fmt::format("rank {} has saved {} elements of it, and {} of '{}', with which "
                                                       "it is to be divided",
@@ -271,11 +328,11 @@ class ReshapedImage::Planner {
       }
       for (const CellRun& run : elements->runs) total += run.cells;
     }
-    for (const auto& [rank, of_rank] : saved) {
-      if (owned.contains(rank) || elements_of(of_rank.front()) == 0) continue;
+    for (const Saved::Part& part : saved.parts) {
+      if (owned.contains(part.rank) || elements_of(*part.variable) == 0) continue;
       return of_variable(variable.name, fmt::format("rank {} has saved {} elements of it, and nothing of '{}', with "
                                                     "which it is to be divided",
-                                                    rank, elements_of(of_rank.front()), rule.key));
+                                                    part.rank, elements_of(*part.variable), rule.key));
     }
     variable.shape = {total};
     variable.bytes = total * variable.type.bytes;
@@ -286,7 +343,7 @@ class ReshapedImage::Planner {
     for (const auto& [rank, elements] : owned) {
       if (elements->runs.empty()) continue;
       const CellBox all{{0}, {elements->saved}};
-      image_.sources_.push_back({rank, all, all, saved.at(rank).front().offset, {{0}, {total}}, ordinal, elements});
+      image_.sources_.push_back({rank, all, all, saved.of(rank)->offset, {{0}, {total}}, ordinal, elements});
     }
     return {};
   }
@@ -298,14 +355,15 @@ class ReshapedImage::Planner {
                                   [&](const WantedVariable& wanted) { return wanted.variable.name == rule.key; });
     if (key == wish_.variables.end())
       return of_variable(rule.key, "others are to be divided like it, and it is not protected");
-    VARVE_ASSIGN(const Saved saved, find_saved(key->variable));
+    const Saved& saved = saved_.at(key->variable.name);
+    VARVE_TRY(saved.misfit);
     OwnerSearch search(rule, wish_.variables, wish_.boxes, wish_.rank_count);
     Owned& owned = owned_[rule.key];
     uint64_t next = 0;  // here
-    for (const auto& [rank, boxes] : saved) {
+    for (const Saved::Part& part : saved.parts) {
       auto elements = std::make_shared<OwnedElements>();
-      VARVE_TRY(find_owned_of(rank, boxes.front(), search, next, owners_of_[rule.key], *elements));
-      owned.emplace(rank, std::move(elements));
+      VARVE_TRY(find_owned_of(part.rank, *part.variable, search, next, owners_of_[rule.key], *elements));
+      owned.emplace(part.rank, std::move(elements));
     }
     return {};
   }
@@ -333,13 +391,13 @@ class ReshapedImage::Planner {
 
   /// What all ranks have alike.
   Status plan_common(const Saved& saved, size_t ordinal, ImageVariable& variable, const WantedVariable& wanted) {
-    const ImageVariable& first = saved.begin()->second.front();
+    const ImageVariable& first = *saved.parts.front().variable;
     for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
-      const auto part = saved.find(rank);
-      if (part == saved.end()) return differs(wanted, fmt::format("rank {} has saved nothing of it", rank));
-      if (part->second.front().shape != first.shape) {
-        return differs(wanted, fmt::format("rank {} has saved it as {}, and rank 0 as {}", rank,
-                                           text_of(part->second.front().shape), text_of(first.shape)));
+      const ImageVariable* const part = saved.of(rank);
+      if (part == nullptr) return differs(wanted, fmt::format("rank {} has saved nothing of it", rank));
+      if (part->shape != first.shape) {
+        return differs(wanted, fmt::format("rank {} has saved it as {}, and rank 0 as {}", rank, text_of(part->shape),
+                                           text_of(first.shape)));
       }
     }
     VARVE_TRY(plan_whole(0, first, ordinal, variable, wanted.any_size));
@@ -368,14 +426,15 @@ class ReshapedImage::Planner {
   }
 
   /// Of one length, which is the same on all ranks. If all of this run's come here, each compares what some of those
-  /// had with what the first one had.
+  /// had with what the first one had: those that are at hand here, or others for each variable.
   Status compare(const Saved& saved, const WantedVariable& wanted) {
-    const ImageVariable& first = saved.begin()->second.front();
+    const ImageVariable& first = *saved.parts.front().variable;
     const uint64_t share = (uint64_t{wish_.rank} + crc32c(as_bytes(first.name))) % wish_.rank_count;
     std::vector<std::pair<uint32_t, uint64_t>> places;  // of the ranks' images
-    for (const auto& [rank, part] : saved) {
-      if (!places.empty() && wish_.all_alike && rank % wish_.rank_count != share) continue;
-      places.emplace_back(rank, part.front().offset);
+    for (const Saved::Part& part : saved.parts) {
+      const bool is_own = parts_.is_at_hand(part.rank).value_or(part.rank % wish_.rank_count == share);
+      if (!places.empty() && wish_.all_alike && !is_own) continue;
+      places.emplace_back(part.rank, part.variable->offset);
     }
     if (places.size() < 2) return {};
     const uint64_t each = std::clamp(kCompareBytesOfAll / places.size(), kCompareBytesMin, kCompareBytes);
@@ -418,20 +477,41 @@ class ReshapedImage::Planner {
   const RankWish& wish_;
   ReshapedImage& image_;
   CheckpointParts& parts_;
+  std::map<std::string, Saved> saved_;
   std::map<std::string, Owned> owned_;         // by key
   std::map<std::string, uint64_t> owners_of_;  // DividedElements::owners, by key
   SavedArray array_;                           // the last one
 };
 
-Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, size_t share, size_t of) const {
+RankRange ReshapedImage::share(size_t ordinal, size_t of) const {
+  const uint64_t all = parts_->rank_count();
+  return {static_cast<uint32_t>(all * ordinal / of), static_cast<uint32_t>(all * (ordinal + 1) / of)};
+}
+
+std::map<std::string, CellBox> ReshapedImage::boxes_around(const RankRange& share) const {
+  std::map<std::string, CellBox> around;
+  for (uint32_t rank = share.first; rank < share.end; ++rank) {
+    const ImageTable table = parts_->table(rank);
+    for (const ImageVariable& saved : table.variables) {
+      if (saved.global_shape.empty()) continue;
+      CellBox& box = around[saved.name];
+      box = box_around(box, global_box(saved));
+    }
+  }
+  return around;
+}
+
+Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, const RankRange& share) const {
   std::map<std::string, std::vector<CellBox>> boxes_of;
   for (const auto& [name, of_ranks] : wanted) {
-    for (const RankBox& each : of_ranks) boxes_of[name].push_back(each.box);
+    std::vector<CellBox>& boxes = boxes_of[name];
+    for (const RankBox& each : of_ranks) boxes.push_back(each.box);
   }
   std::vector<Status> found;
   std::set<std::string> told;
-  for (size_t rank = share; rank < parts_->rank_count(); rank += of) {
-    for (const ImageVariable& saved : parts_->table(static_cast<uint32_t>(rank)).variables) {
+  for (uint32_t rank = share.first; rank < share.end; ++rank) {
+    const ImageTable table = parts_->table(rank);
+    for (const ImageVariable& saved : table.variables) {
       const auto boxes = boxes_of.find(saved.name);
       if (saved.global_shape.empty() || boxes == boxes_of.end() || told.contains(saved.name)) continue;
       if (ignored_.contains(saved.name)) continue;

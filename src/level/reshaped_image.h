@@ -22,6 +22,11 @@ namespace varve {
 /// rank's variables lies where it does now.
 bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& table);
 
+/// Ranks that follow each other.
+struct RankRange {
+  uint32_t first = 0, end = 0;
+};
+
 /// Of a vector that is divided by owners: how many elements came to a rank, and how many all ranks had saved.
 struct DividedElements {
   uint64_t taken = 0, saved = 0;
@@ -58,9 +63,13 @@ class ReshapedImage final : public RankImage {
   const std::set<std::string>& ignored() const { return ignored_; }
   /// Of vectors that are divided by owners, by name.
   const std::map<std::string, DividedElements>& divided() const { return divided_; }
-  /// Of arrays that lie in a whole, which cells no rank wants that one had saved, in words: of one saved rank in `of`,
-  /// from `share` on. `wanted`: of all such arrays.
-  Result<std::vector<Status>> unwanted(const RankBoxes& wanted, size_t share, size_t of) const;
+  /// One of `of` equal shares of the ranks that have saved it.
+  RankRange share(size_t ordinal, size_t of) const;
+  /// Of arrays that lie in a whole, by name, a box around what these have saved.
+  std::map<std::string, CellBox> boxes_around(const RankRange& share) const;
+  /// Of such arrays, which cells no rank wants that one of these had saved, in words. `wanted`: of all, at least what
+  /// has cells of boxes_around().
+  Result<std::vector<Status>> unwanted(const RankBoxes& wanted, const RankRange& share) const;
   bool is_of_own_node() const override { return parts_->is_of_own_node(); }
 
  private:

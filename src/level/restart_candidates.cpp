@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
@@ -20,9 +21,7 @@ namespace varve {
 namespace {
 constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 4 + 16 + 8;
 
-ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
-  ByteVector bytes;
-  ByteWriter out(bytes);
+void put_memory(ByteWriter& out, const std::vector<MemoryStep>& memory) {
   out.varint(memory.size());
   for (const MemoryStep& step : memory) {
     out.bytes(step.run.bytes);
@@ -32,11 +31,9 @@ ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
     out.bytes(step.made_by.bytes);
     out.le64(step.number);
   }
-  return bytes;
 }
 
-Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
-  ByteReader in(bytes);
+Result<std::vector<MemoryStep>> decode_memory(ByteReader& in) {
   VARVE_ASSIGN(const uint64_t count, in.count(kEncodedStepBytes));
   std::vector<MemoryStep> memory(count);
   for (MemoryStep& step : memory) {
@@ -50,9 +47,7 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
   return memory;
 }
 
-ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
-  ByteVector bytes;
-  ByteWriter out(bytes);
+void put_steps(ByteWriter& out, const std::vector<StoreSteps>& stores) {
   for (const StoreSteps& store : stores) {
     out.varint(store.steps.size());
     for (const StoredStep& set : store.steps) {
@@ -63,12 +58,22 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
       out.bytes(set.made_by.bytes);
     }
   }
+}
+
+/// What a rank sees; nothing, if that is nothing.
+ByteVector encode_seen(const std::vector<MemoryStep>& memory, const std::vector<StoreSteps>& stores) {
+  ByteVector bytes;
+  const bool sees_sets =
+      std::any_of(stores.begin(), stores.end(), [](const StoreSteps& store) { return !store.steps.empty(); });
+  if (memory.empty() && !sees_sets) return bytes;
+  ByteWriter out(bytes);
+  put_memory(out, memory);
+  put_steps(out, stores);
   return bytes;
 }
 
 /// Adds what a rank sees to what is known.
-Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
-  ByteReader in(bytes);
+Status add_steps(ByteReader& in, std::vector<StoreSteps>& stores) {
   for (StoreSteps& store : stores) {
     VARVE_ASSIGN(const uint64_t count, in.count(3 * sizeof(uint64_t) + sizeof(uint32_t) + sizeof(UniqueId)));
     for (uint64_t i = 0; i < count; ++i) {
@@ -167,15 +172,15 @@ std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& 
 
 Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
                                                           std::vector<StoreSteps> stores) {
-  VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
+  VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, encode_seen(memory, stores)));
   std::vector<MemoryStep> all_memory;
-  for (const ByteVector& encoded : gathered) {
-    VARVE_ASSIGN(const std::vector<MemoryStep> steps, decode_memory(encoded));
-    all_memory.insert(all_memory.end(), steps.begin(), steps.end());
-  }
-  VARVE_ASSIGN(const auto seen, ranks.all_gather(encode_steps(stores)));
   for (StoreSteps& store : stores) store.steps.clear();
-  for (const ByteVector& encoded : seen) VARVE_TRY(add_steps(encoded, stores));
+  for (const Told& of_rank : told) {
+    ByteReader in(of_rank.bytes);
+    VARVE_ASSIGN(const std::vector<MemoryStep> steps, decode_memory(in));
+    all_memory.insert(all_memory.end(), steps.begin(), steps.end());
+    VARVE_TRY(add_steps(in, stores));
+  }
   sort_steps(stores);
   return restart_candidates(all_memory, stores);
 }
@@ -328,15 +333,16 @@ void bring_behind(const Levels& levels, const RestartCandidate& taken,
                   const std::vector<RestartCandidate>& candidates) {
   const Store* const nearest = levels.nearest().access().opened();
   if (nearest == nullptr) return;
-  const Result<SetRecord> record = Catalog(*nearest).read({levels.world().job, taken.step});
-  for (uint32_t ordinal = 0; ordinal < levels.all().size() && record.ok(); ++ordinal) {
+  Result<SetRecord> record = Status::not_found("it has not been read yet");
+  for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
     const bool has_it = std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
       return !candidate.memory_run && candidate.level == ordinal && candidate.is_same_checkpoint(taken);
     });
     StoreLevel* const level = levels.at(ordinal).as_store();
-    if (level != nullptr && level != &levels.nearest() && !has_it) {
-      level->accept({.step = taken.step, .number = record->number, .everywhere = true});
-    }
+    if (level == nullptr || level == &levels.nearest() || has_it) continue;
+    if (!record.ok()) record = Catalog(*nearest).read({levels.world().job, taken.step});
+    if (!record.ok()) return;
+    level->accept({.step = taken.step, .number = record->number, .everywhere = true});
   }
 }
 

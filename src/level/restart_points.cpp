@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
 #include "format/image.h"
@@ -64,9 +65,9 @@ Result<Tables> gather_tables(const Levels& levels, const RestartCandidate& candi
   Communicator& ranks = levels.world().ranks;
   const Result<Tables> mine = run_guarded([&] { return levels.at(candidate.level).tables(candidate); });
   VARVE_TRY(agree(ranks, mine.status()));
-  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_tables(*mine)));
+  VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, encode_tables(*mine)));
   Tables tables;
-  for (const ByteVector& of_rank : told) VARVE_TRY(add_tables(of_rank, tables));
+  for (const Told& of_rank : told) VARVE_TRY(add_tables(of_rank.bytes, tables));
   if (tables.empty() || (candidate.rank_count != 0 && tables.size() != candidate.rank_count))
     return Status::not_found("not all ranks' parts of it are there", candidate.to_string());
   return tables;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
 #include "level/retention.h"
@@ -368,9 +369,9 @@ Result<std::vector<uint64_t>> agree_on_complete_sets(Communicator& ranks, const 
   Result<ByteVector> mine = ByteVector();
   if (own != nullptr) mine = describe(*own, clock, job);
   VARVE_TRY(agree(ranks, mine.status()));
-  VARVE_ASSIGN(const std::vector<ByteVector> all, ranks.all_gather(*mine));
+  VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, *mine));
   std::map<uint64_t, OnNodes> sets;
-  for (const ByteVector& told : all) VARVE_TRY(add(told, sets));
+  for (const Told& of_rank : told) VARVE_TRY(add(of_rank.bytes, sets));
   std::vector<uint64_t> complete;
   for (const auto& [step, set] : sets) {
     const bool of_one_run = set.runs.size() == 1 && *set.runs.begin() != UniqueId();

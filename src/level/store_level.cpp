@@ -8,8 +8,10 @@
 #include <string_view>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
+#include "core/status_codec.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/file_parts.h"
@@ -93,7 +95,7 @@ class StoreLevel::Parts final : public HeldParts {
     return ranks;
   }
   uint64_t number() const override { return number_; }
-  const ImageTable& table(uint32_t rank) const override { return images_.at(rank)->image(); }
+  ImageTable table(uint32_t rank) const override { return images_.at(rank)->image(); }
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(images_.begin()->second->origin()) : std::nullopt;
   }
@@ -131,13 +133,17 @@ class StoreLevel::Parts final : public HeldParts {
 class StoreLevel::SharedParts final : public HeldParts {
  public:
   struct Part {
-    ImageTable table;
     uint32_t group = 0;                    ///< ordinal in the set
+    size_t table = 0;                      ///< ordinal in the tables
     std::unique_ptr<StoredImage> image{};  ///< null: nothing of it has been wanted yet
   };
 
-  SharedParts(StoreLevel& level, const Store& store, SetRecord record, std::vector<Part> parts)
-      : level_(level), store_(store), record_(std::move(record)), parts_(std::move(parts)) {}
+  SharedParts(StoreLevel& level, const Store& store, SetRecord record, AlikeTables tables, std::vector<Part> parts)
+      : level_(level),
+        store_(store),
+        record_(std::move(record)),
+        tables_(std::move(tables)),
+        parts_(std::move(parts)) {}
   ~SharedParts() override { store_.drop_arena_cache(); }
 
   uint32_t rank_count() const override { return static_cast<uint32_t>(parts_.size()); }
@@ -146,7 +152,15 @@ class StoreLevel::SharedParts final : public HeldParts {
     std::iota(all.begin(), all.end(), 0u);
     return all;
   }
-  const ImageTable& table(uint32_t rank) const override { return parts_[rank].table; }
+  ImageTable table(uint32_t rank) const override { return tables_.at(parts_[rank].table); }
+  std::optional<bool> is_at_hand(uint32_t rank) const override {
+    const Communicator& ranks = level_.world_.ranks;
+    return reader_of(parts_[rank].group, record_, ranks) == ranks.rank();
+  }
+  /// Who reads the tables of a group for all: often who wants the cells that its ranks had.
+  static uint32_t reader_of(uint64_t group, const SetRecord& record, const Communicator& ranks) {
+    return static_cast<uint32_t>(group * ranks.rank_count() / record.groups.size());
+  }
   Status will_load(uint32_t rank) override { return image_of(rank).status(); }
   Status load(std::span<const PartLoad> loads, size_t thread_count) override {
     std::vector<StoredImage::Load> of_images;
@@ -167,8 +181,12 @@ class StoreLevel::SharedParts final : public HeldParts {
   Result<StoredImage*> image_of(uint32_t rank) {
     if (parts_[rank].image == nullptr) {
       const uint32_t group = parts_[rank].group;
-      VARVE_ASSIGN(auto found, StoredImage::open_group(store_, level_.world_.clock, record_, group,
-                                                       [this](uint32_t other) { return &parts_[other].table; }));
+      ImageTable known;
+      VARVE_ASSIGN(auto found,
+                   StoredImage::open_group(store_, level_.world_.clock, record_, group, [&](uint32_t other) {
+                     known = table(other);
+                     return &known;
+                   }));
       for (auto& [other, image] : found) {
         if (parts_[other].group == group && !parts_[other].image) parts_[other].image = std::move(image);
       }
@@ -187,6 +205,7 @@ class StoreLevel::SharedParts final : public HeldParts {
   StoreLevel& level_;
   const Store& store_;
   const SetRecord record_;
+  const AlikeTables tables_;
   std::vector<Part> parts_;  ///< by rank
 };
 
@@ -194,41 +213,42 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   const size_t threads = world_.work.load_threads + kReadsAhead;
   if (spec_.is_of_node()) {
     return image_over_nodes(
-        world_, wish, run_guarded([&] { return own_image(candidate.step, wish); }),
+        world_, wish, run_guarded([&] { return own_image(own_record(candidate.step), wish); }),
         [&] { return parts_of_node(candidate.step); }, candidate.number, threads);
   }
-  Result<std::unique_ptr<RankImage>> image = shared_image(candidate.step, wish);
-  if (image.status().code() != StatusCode::invalid_argument) return image;
+  const Result<SetRecord> record = told_record(candidate.step);
+  Result<std::unique_ptr<RankImage>> image = shared_image(record, wish);
+  if (!record.ok() || image.status().code() != StatusCode::invalid_argument) return image;
   // No session made it, or it does not fit.
-  VARVE_ASSIGN(std::unique_ptr<FileParts> files, files_of(candidate.step, &wish));
+  VARVE_ASSIGN(std::unique_ptr<FileParts> files, files_of(*record, &wish));
   if (!files) return image;
   VARVE_TRY(files->fit(wish));
   return ReshapedImage::plan(wish, std::move(files), threads);
 }
 
-Result<std::unique_ptr<RankImage>> StoreLevel::shared_image(uint64_t step, const RankWish& wish) {
-  Result<std::unique_ptr<RankImage>> own = run_guarded([&] { return own_image(step, wish); });
+Result<std::unique_ptr<RankImage>> StoreLevel::shared_image(const Result<SetRecord>& record, const RankWish& wish) {
+  Result<std::unique_ptr<RankImage>> own = run_guarded([&] { return own_image(record, wish); });
   const bool needs_parts = own.ok() && !*own;
   std::array<uint64_t, 1> any_needs_them = {needs_parts ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(world_.ranks.all_max(any_needs_them));
   if (any_needs_them[0] == 0) return own;
-  Result<std::unique_ptr<SharedParts>> parts = shared_parts(step);
+  Result<std::unique_ptr<SharedParts>> parts = shared_parts(record);
   if (!needs_parts) return own;
   VARVE_TRY(parts.status());
   return ReshapedImage::plan(wish, std::move(*parts), world_.work.load_threads + kReadsAhead);
 }
 
-Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(uint64_t step) {
+Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(const Result<SetRecord>& of_set) {
   Communicator& ranks = world_.ranks;
   ByteVector mine;
-  SetRecord record;
   std::map<uint32_t, std::unique_ptr<StoredImage>> opened;  // here, by rank
   const Status read = run_guarded([&]() -> Status {
     VARVE_ASSIGN(const Store* const store, access_.store());
-    VARVE_ASSIGN(record, read_record(*store, step));
+    VARVE_TRY(of_set.status());
     ByteWriter out(mine);
-    for (uint32_t group = ranks.rank(); group < record.groups.size(); group += ranks.rank_count()) {
-      VARVE_ASSIGN(auto images, StoredImage::open_group(*store, world_.clock, record, group));
+    for (uint32_t group = 0; group < of_set->groups.size(); ++group) {
+      if (SharedParts::reader_of(group, *of_set, ranks) != ranks.rank()) continue;
+      VARVE_ASSIGN(auto images, StoredImage::open_group(*store, world_.clock, *of_set, group));
       for (auto& [rank, image] : images) {
         out.varint(rank);
         out.varint(group);
@@ -242,42 +262,43 @@ Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(uint64
   VARVE_ASSIGN(const std::vector<RankFailure> failures, gather_failures(ranks, read));
   VARVE_TRY(read);
   if (!failures.empty()) return failures.front().what;
-  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(mine));
-  uint64_t told_bytes = 0;
-  for (const ByteVector& of_rank : told) told_bytes += of_rank.size();
-  // What says that it has more ranks than it can have has not got them.
-  std::vector<SharedParts::Part> parts(std::min(record.rank_count, told_bytes));
-  size_t found = 0;
-  for (const ByteVector& of_rank : told) {
-    ByteReader in(of_rank);
+  const SetRecord& record = *of_set;
+  AlikeTables tables;
+  std::vector<std::pair<uint64_t, SharedParts::Part>> found;  // by rank
+  const auto note = [&](uint32_t, ByteSpan told) -> Status {
+    ByteReader in(told);
     while (!in.at_end()) {
       VARVE_ASSIGN(const uint64_t rank, in.varint());
       VARVE_ASSIGN(const uint64_t group, in.varint());
       VARVE_ASSIGN(const uint64_t image_bytes, in.varint());
       VARVE_ASSIGN(const std::string_view header, in.text());
-      if (rank >= parts.size() || group >= record.groups.size())
+      if (rank >= record.rank_count || group >= record.groups.size())
         return Status::corrupt("what ranks say of a set makes no sense", record.name.to_string());
-      found += parts[rank].table.image_bytes == 0 ? 1 : 0;
-      VARVE_ASSIGN(parts[rank].table, decode_image_header(as_bytes(header), image_bytes));
-      parts[rank].group = static_cast<uint32_t>(group);
+      found.emplace_back(rank, SharedParts::Part{.group = static_cast<uint32_t>(group), .table = tables.size()});
+      VARVE_TRY(tables.add(as_bytes(header), image_bytes));
     }
+    return {};
+  };
+  VARVE_TRY(gather_told(ranks, mine, note));
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<SharedParts::Part> parts;
+  for (auto& [rank, part] : found) {
+    if (rank == parts.size()) parts.push_back(std::move(part));
   }
-  if (found != record.rank_count || parts.empty()) {
+  if (parts.size() != record.rank_count || parts.empty()) {
     return Status::invalid_argument(
-        fmt::format("the set has {} of {} ranks: it was not made by a session", found, record.rank_count),
+        fmt::format("the set has {} of {} ranks: it was not made by a session", parts.size(), record.rank_count),
         record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
   }
   for (auto& [rank, image] : opened) {
-    const uint32_t group = parts[rank].group;
-    if (group % ranks.rank_count() == ranks.rank()) parts[rank].image = std::move(image);
+    if (SharedParts::reader_of(parts[rank].group, record, ranks) == ranks.rank()) parts[rank].image = std::move(image);
   }
-  return std::make_unique<SharedParts>(*this, *access_.opened(), std::move(record), std::move(parts));
+  return std::make_unique<SharedParts>(*this, *access_.opened(), record, std::move(tables), std::move(parts));
 }
 
 /// Of a set that was saved from a folder; null: a session made it.
-Result<std::unique_ptr<FileParts>> StoreLevel::files_of(uint64_t step, const RankWish* wish) {
+Result<std::unique_ptr<FileParts>> StoreLevel::files_of(const SetRecord& record, const RankWish* wish) {
   VARVE_ASSIGN(const Store* const store, access_.store());
-  VARVE_ASSIGN(const SetRecord record, read_record(*store, step));
   return FileParts::open(
       *store, world_.clock, record, [this](const CopyFaults& faults) { condemn_damaged(faults); }, wish,
       world_.work.load_threads + kReadsAhead);
@@ -288,13 +309,54 @@ Result<SetRecord> StoreLevel::read_record(const Store& store, uint64_t step) con
   return reads([&] { return Catalog(store).read({world_.job, step}); });
 }
 
+Result<SetRecord> StoreLevel::own_record(uint64_t step) {
+  VARVE_ASSIGN(const Store* const store, access_.store());
+  return read_record(*store, step);
+}
+
+Result<SetRecord> StoreLevel::told_record(uint64_t step) {
+  Communicator& ranks = world_.ranks;
+  const auto of_first = [&]() -> Result<SetRecord> {
+    const Result<const Store*> store = access_.store();
+    // Out of reach for this rank, it may be whole all the same.
+    if (!store.ok()) return store.status().with_code(StatusCode::io_error);
+    return read_record(**store, step);
+  };
+  if (ranks.rank_count() == 1) return of_first();
+  // Whether it could be read, and it, or why not.
+  ByteVector told;
+  if (ranks.rank() == 0) {
+    const auto tell = [&](bool is_read, const ByteVector& what) {
+      told.assign(1, std::byte{is_read});
+      told.insert(told.end(), what.begin(), what.end());
+    };
+    const Status read = run_guarded([&]() -> Status {
+      VARVE_ASSIGN(const SetRecord record, of_first());
+      tell(true, encode_set_record(record, access_.opened()->score()));
+      return {};
+    });
+    if (!read.ok() && !run_guarded([&] { tell(false, encode_status(read)); }).ok()) told.clear();
+  }
+  VARVE_ASSIGN(told, ranks.broadcast(told, 0));
+  return run_guarded([&]() -> Result<SetRecord> {
+    if (told.empty()) return Status::resource_limit("the first rank lacks memory to read a set's record");
+    const ByteSpan rest = ByteSpan(told).subspan(1);
+    if (told.front() != std::byte{0}) {
+      VARVE_ASSIGN(const Store* const store, access_.store());
+      return decode_set_record(rest, store->score());
+    }
+    Status why;
+    VARVE_TRY(decode_status(rest, why));
+    return why.ok() ? Status::corrupt("what the first rank says of a set makes no sense") : why;
+  });
+}
+
 /// The image of the rank of this number, if the set is of as many ranks, and divided likewise; null if it is not, or if
 /// this node's store has none of it.
-Result<std::unique_ptr<RankImage>> StoreLevel::own_image(uint64_t step, const RankWish& wish) {
+Result<std::unique_ptr<RankImage>> StoreLevel::own_image(const Result<SetRecord>& record, const RankWish& wish) {
   const Result<const Store*> opened = access_.store();
   // Out of reach for this rank, it may be whole all the same.
   if (!opened.ok()) return opened.status().with_code(StatusCode::io_error);
-  const Result<SetRecord> record = read_record(**opened, step);
   const auto is_elsewhere = [this](const Status& status) {
     return spec_.is_of_node() && status.code() == StatusCode::not_found;
   };
@@ -355,7 +417,7 @@ Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate
   VARVE_ASSIGN(const auto images, StoredImage::open_present(*store, world_.clock, record, spec_.is_of_node()));
   for (const auto& [rank, image] : images) tables.emplace(rank, image->image());
   if (!tables.empty() || spec_.is_of_node()) return tables;
-  VARVE_ASSIGN(const std::unique_ptr<FileParts> files, files_of(candidate.step, nullptr));
+  VARVE_ASSIGN(const std::unique_ptr<FileParts> files, files_of(record, nullptr));
   return files ? files->tables() : tables;
 }
 

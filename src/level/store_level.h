@@ -89,11 +89,14 @@ class StoreLevel : public Level {
   class SharedParts;
 
   Result<SetRecord> read_record(const Store& store, uint64_t step) const;
-  Result<std::unique_ptr<RankImage>> own_image(uint64_t step, const RankWish& wish);
-  Result<std::unique_ptr<RankImage>> shared_image(uint64_t step, const RankWish& wish);
+  Result<SetRecord> own_record(uint64_t step);
+  /// Of a store that all share: the first rank reads it for all, as it has something of each group. Collective.
+  Result<SetRecord> told_record(uint64_t step);
+  Result<std::unique_ptr<RankImage>> own_image(const Result<SetRecord>& record, const RankWish& wish);
+  Result<std::unique_ptr<RankImage>> shared_image(const Result<SetRecord>& record, const RankWish& wish);
   /// What all ranks have saved in a set that they share, of which each reads some tables for all. Collective.
-  Result<std::unique_ptr<SharedParts>> shared_parts(uint64_t step);
-  Result<std::unique_ptr<FileParts>> files_of(uint64_t step, const RankWish* wish);
+  Result<std::unique_ptr<SharedParts>> shared_parts(const Result<SetRecord>& of_set);
+  Result<std::unique_ptr<FileParts>> files_of(const SetRecord& record, const RankWish* wish);
   Result<std::unique_ptr<HeldParts>> parts_of_node(uint64_t step);
   struct NodeImages {
     std::map<uint32_t, std::unique_ptr<StoredImage>> images{};  ///< by rank

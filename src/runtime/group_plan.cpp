@@ -7,6 +7,9 @@
 #include <map>
 #include <tuple>
 
+#include "comm/gather.h"
+#include "hash/score.h"
+
 namespace varve {
 
 namespace {
@@ -109,6 +112,7 @@ GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rul
     const std::vector<uint32_t>& members = plan.groups[ordinal].members;
     if (std::binary_search(members.begin(), members.end(), rank)) plan.own = ordinal;
   }
+  plan.concurrent = concurrent;
   plan.nodes = nodes_of(places);
   for (uint32_t ordinal = 0; ordinal < plan.nodes.size(); ++ordinal) {
     const std::vector<uint32_t>& ranks = plan.nodes[ordinal].ranks;
@@ -118,18 +122,28 @@ GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rul
   return plan;
 }
 
+namespace {
+/// What a rank tells of where it is: the text, or a hash of it, which no other node has either. All ranks are told.
+std::string node_key(const std::string& node) {
+  constexpr size_t kKeyBytes = 15;
+  if (node.size() <= kKeyBytes) return node;
+  const Score hash = ScoreFunction::preferred()(as_bytes(node));
+  return std::string(as_text(ByteSpan(hash.bytes).first(kKeyBytes)));
+}
+}  // namespace
+
 Result<GroupPlan> agree_on_groups(Communicator& ranks, const RankPlace& own_place, const GroupRule& rule) {
   std::array<uint64_t, 1> concurrent = {ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(ranks.all_min(concurrent));
   ByteVector mine;
   ByteWriter out(mine);
-  out.text(own_place.node);
+  out.text(node_key(own_place.node));
   out.le32(own_place.socket);
   out.text(own_place.name);
-  VARVE_ASSIGN(const auto gathered, ranks.all_gather(mine));
+  VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, mine));
   std::vector<RankPlace> places;
-  for (const ByteVector& encoded : gathered) {
-    ByteReader in(encoded);
+  for (const Told& of_rank : told) {
+    ByteReader in(of_rank.bytes);
     RankPlace place;
     VARVE_ASSIGN(const std::string_view node, in.text());
     place.node = node;

@@ -45,6 +45,7 @@ struct GroupPlan {
   uint32_t own_node = 0;          ///< ordinal of the node of the rank that asked
   uint32_t node_rank_count = 1;   ///< ranks on its node
   bool crosses_nodes = false;     ///< some group does
+  bool concurrent = false;        ///< all ranks can send messages beside the program's
   std::vector<Status> warnings;   ///< the same on all ranks
 
   const RankGroup& own_group() const { return groups[own]; }

@@ -20,6 +20,7 @@
 #include <string>
 #include <tuple>
 
+#include "comm/communicators.h"
 #include "core/bytes.h"
 #include "core/loaded_library.h"
 #include "core/process.h"
@@ -35,6 +36,8 @@ namespace varve {
 namespace {
 
 constexpr uint32_t kProcessorNumberMax = 65'535;
+/// Of messages between the ranks of a node, and the one behind it.
+constexpr uint32_t kNodeTag = 768;
 
 bool contains(const ProcessorSet& processors, uint32_t number) {
   return std::binary_search(processors.begin(), processors.end(), number);
@@ -248,7 +251,6 @@ hwloc_obj_t holder_of(hwloc_obj_t unit, hwloc_obj_type_t type) {
 
 /// What a rank tells the others.
 struct RankProcessors {
-  std::string node;
   bool leads_group = false;
   ProcessorSet bound;
 };
@@ -256,7 +258,6 @@ struct RankProcessors {
 ByteVector encode(const RankProcessors& rank) {
   ByteVector bytes;
   ByteWriter out(bytes);
-  out.text(rank.node);
   out.u8(rank.leads_group ? 1 : 0);
   out.text(processors_text(rank.bound));
   return bytes;
@@ -265,13 +266,25 @@ ByteVector encode(const RankProcessors& rank) {
 Result<RankProcessors> decode_processors(ByteSpan bytes) {
   ByteReader in(bytes);
   RankProcessors rank;
-  VARVE_ASSIGN(const std::string_view node, in.text());
   VARVE_ASSIGN(const uint8_t leads, in.u8());
   VARVE_ASSIGN(const std::string_view bound, in.text());
   VARVE_ASSIGN(rank.bound, parse_processors(bound));
-  rank.node = node;
   rank.leads_group = leads != 0;
   return rank;
+}
+
+/// What all ranks of the own node say, in their order. They tell each other alone, if they can.
+Result<std::vector<ByteVector>> gather_on_node(Communicator& ranks, const GroupPlan& plan, const ByteVector& mine) {
+  const std::vector<uint32_t>& members = plan.node().ranks;
+  if (plan.concurrent) {
+    if (members.size() == 1) return std::vector<ByteVector>{mine};
+    VARVE_ASSIGN(const std::unique_ptr<Communicator> node, make_subset_communicator(ranks, members, kNodeTag));
+    return node->all_gather(mine);
+  }
+  VARVE_ASSIGN(std::vector<ByteVector> all, ranks.all_gather(mine));
+  std::vector<ByteVector> told;
+  for (const uint32_t member : members) told.push_back(std::move(all[member]));
+  return told;
 }
 
 }  // namespace
@@ -307,25 +320,25 @@ Result<ProcessorSet> bound_processors() {
   return Status::from_errno(errno, "ask for the processors of", "this thread");
 }
 
-Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_view node, bool leads_group) {
+Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, const GroupPlan& plan) {
   const Result<ProcessorSet> bound = bound_processors();
   // Who cannot say where it runs is told of by the empty set, and fails on no other rank.
-  const RankProcessors mine{std::string(node), leads_group, bound.ok() ? *bound : ProcessorSet()};
-  VARVE_ASSIGN(const auto told, ranks.all_gather(encode(mine)));
+  const bool leads_group = plan.own_group().leader() == ranks.rank();
+  const RankProcessors mine{leads_group, bound.ok() ? *bound : ProcessorSet()};
+  VARVE_ASSIGN(const std::vector<ByteVector> told, gather_on_node(ranks, plan, encode(mine)));
   if (!leads_group || mine.bound.empty()) return ProcessorSet();
   const std::vector<Processor> machine = usable_processors();
   const uint32_t socket = socket_of(machine, mine.bound);
   ProcessorSet taken;
   uint32_t ordinal = 0, sharers = 0;
-  for (uint32_t rank = 0; rank < told.size(); ++rank) {
-    VARVE_ASSIGN(const RankProcessors other, decode_processors(told[rank]));
-    if (other.node != mine.node) continue;
+  for (size_t place = 0; place < told.size(); ++place) {
+    VARVE_ASSIGN(const RankProcessors other, decode_processors(told[place]));
     if (other.bound.empty()) return ProcessorSet();  // it may be anywhere
     ProcessorSet both;
     std::set_union(taken.begin(), taken.end(), other.bound.begin(), other.bound.end(), std::back_inserter(both));
     taken = std::move(both);
     if (!other.leads_group || socket_of(machine, other.bound) != socket) continue;
-    if (rank < ranks.rank()) ++ordinal;
+    if (plan.node().ranks[place] < ranks.rank()) ++ordinal;
     ++sharers;
   }
   return choose_free_processors(machine, taken, mine.bound, ordinal, sharers);

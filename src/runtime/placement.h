@@ -57,9 +57,8 @@ Result<ProcessorSet> bound_processors();
 
 /// The processors on which this rank's checkpoint threads are out of the program's way, if it leads a group; empty if
 /// there are none, or that is not known. The program is taken to use what its ranks are bound to: on the whole machine,
-/// if they are not bound. `node` is the same text for the ranks that share a machine. To be called by the program's
-/// thread. Collective.
-Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_view node, bool leads_group);
+/// if they are not bound. To be called by the program's thread. Collective, with the plan on each rank.
+Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, const GroupPlan& plan);
 
 /// Keeps the calling thread, and those that it starts afterwards, out of the program's way: on `free` processors, if
 /// there are any; else with low priority, if `low_priority`. Threads of low priority run at full speed on what is idle.

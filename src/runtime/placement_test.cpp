@@ -89,14 +89,16 @@ TEST(Placement, LowersThePriorityWhereAProcessorIsRefused) {
 
 /// Each rank on a thread that is bound to one processor of `bound`, round and round.
 std::vector<ProcessorSet> agree(const std::vector<uint32_t>& bound, const std::vector<std::string>& nodes,
-                                uint32_t leaders) {
+                                const GroupRule& rule, bool concurrent) {
   std::vector<ProcessorSet> found(nodes.size());
   auto ranks = make_thread_communicators(static_cast<uint32_t>(nodes.size()));
+  std::vector<RankPlace> places;
+  for (const std::string& node : nodes) places.push_back({node, 0, node});
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < nodes.size(); ++rank) {
     threads.emplace_back([&, rank] {
       EXPECT_TRUE(place_calling_thread({bound[rank % bound.size()]}, false).ok());
-      auto free = agree_on_free_processors(*ranks[rank], nodes[rank], rank < leaders);
+      auto free = agree_on_free_processors(*ranks[rank], plan_groups(places, rule, concurrent, rank));
       ASSERT_TRUE(free.ok()) << free.status().to_string();
       found[rank] = *free;
     });
@@ -113,20 +115,25 @@ TEST(Placement, GivesLeadersWhatNoRankOfTheirNodeUses) {
   std::sort(others.begin(), others.end());
   const uint32_t mine = others.front();
   others.erase(others.begin());
-  const auto found = agree({mine}, {"node", "node"}, 1);
-  ASSERT_FALSE(found[0].empty());
-  EXPECT_TRUE(std::includes(others.begin(), others.end(), found[0].begin(), found[0].end()));
-  EXPECT_TRUE(found[1].empty());  // leads no group
+  for (const bool concurrent : {true, false}) {
+    const auto found = agree({mine}, {"node", "node"}, {.kind = GroupRule::Kind::node}, concurrent);
+    ASSERT_FALSE(found[0].empty());
+    EXPECT_TRUE(std::includes(others.begin(), others.end(), found[0].begin(), found[0].end()));
+    EXPECT_TRUE(found[1].empty());  // leads no group
+  }
 }
 
 TEST(Placement, DoesNotCountTheRanksOfOtherNodes) {
   const std::vector<Processor> machine = usable_processors();
   if (machine.size() != 2) GTEST_SKIP() << "made for two processors";
-  const auto together = agree({machine[0].number, machine[1].number}, {"node", "node"}, 2);
-  EXPECT_TRUE(together[0].empty() && together[1].empty());
-  const auto apart = agree({machine[0].number, machine[1].number}, {"one", "other"}, 2);
-  EXPECT_EQ(apart[0], ProcessorSet{machine[1].number});
-  EXPECT_EQ(apart[1], ProcessorSet{machine[0].number});
+  const GroupRule rule{.kind = GroupRule::Kind::rank};
+  for (const bool concurrent : {true, false}) {
+    const auto together = agree({machine[0].number, machine[1].number}, {"node", "node"}, rule, concurrent);
+    EXPECT_TRUE(together[0].empty() && together[1].empty());
+    const auto apart = agree({machine[0].number, machine[1].number}, {"one", "other"}, rule, concurrent);
+    EXPECT_EQ(apart[0], ProcessorSet{machine[1].number});
+    EXPECT_EQ(apart[1], ProcessorSet{machine[0].number});
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 #include "core/guarded.h"
 #include "core/nearest.h"
 #include "level/left_parts.h"
@@ -217,11 +218,10 @@ ByteVector encode_divided(const ReshapedImage* image) {
 }
 
 /// OK, unless the elements of a vector that is divided by owners would come to several ranks, or to none.
-Status check_divided(const std::vector<ByteVector>& told) {
+Status check_divided(const std::vector<Told>& told) {
   std::map<std::string, DividedElements> all;
-  for (const ByteVector& of_rank : told) {
-    ByteReader in(of_rank);
-    if (in.at_end()) continue;
+  for (const Told& of_rank : told) {
+    ByteReader in(of_rank.bytes);
     VARVE_ASSIGN(uint64_t vectors, in.varint());
     for (; vectors > 0; --vectors) {
       VARVE_ASSIGN(const std::string_view name, in.text());
@@ -261,24 +261,31 @@ Status RankRestart::check_together() {
   const bool divided_anew = reshaped != nullptr && reshaped->is_divided_anew();
   const bool any_owners = std::any_of(wish_.variables.begin(), wish_.variables.end(),
                                       [](const WantedVariable& wanted) { return wanted.owners != nullptr; });
-  std::array<uint64_t, 3> any = {reshaped != nullptr, divided_anew, any_owners};
+  std::array<uint64_t, 4> any = {reshaped != nullptr, divided_anew, any_owners, reshaped == nullptr};
   VARVE_TRY(ranks.all_max(any));
   if (any[0] == 0) return {};
   if (any[1] != 0 && any[2] != 0) {
     VARVE_TRY(look_divided_anew());
     reshaped = image_->as_reshaped();
   }
-  VARVE_ASSIGN(const std::vector<ByteVector> told, ranks.all_gather(encode_divided(reshaped)));
-  VARVE_ASSIGN(const RankBoxes boxes, agree_on_boxes(ranks, wish_.variables, /*all=*/true));
-  VARVE_TRY(check_divided(told));
+  // Each rank that puts together what it wants looks at some of what was saved.
+  size_t ordinal = ranks.rank(), all = ranks.rank_count();
+  if (any[2] != 0 || any[3] != 0) {
+    VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, encode_divided(reshaped)));
+    VARVE_TRY(check_divided(told));
+    ordinal = static_cast<size_t>(
+        std::count_if(told.begin(), told.end(), [&](const Told& of_rank) { return of_rank.rank < ranks.rank(); }));
+    all = told.size();
+  }
+  const RankRange share = reshaped == nullptr ? RankRange() : reshaped->share(ordinal, all);
+  Result<std::map<std::string, CellBox>> around = std::map<std::string, CellBox>();
+  if (reshaped != nullptr) around = run_guarded([&] { return reshaped->boxes_around(share); });
+  VARVE_ASSIGN(const RankBoxes boxes,
+               agree_on_all_boxes(ranks, wish_.variables, around.ok() ? *around : std::map<std::string, CellBox>()));
+  VARVE_TRY(around.status());
   if (reshaped == nullptr) return {};
-  // Each rank looks at some of what was saved.
-  const auto looks = [](const ByteVector& of_rank) { return !of_rank.empty(); };
-  const auto own = told.begin() + ranks.rank();
-  const auto share = static_cast<size_t>(std::count_if(told.begin(), own, looks));
-  const auto all = static_cast<size_t>(std::count_if(told.begin(), told.end(), looks));
   return run_guarded([&]() -> Status {
-    VARVE_ASSIGN(unwanted_, reshaped->unwanted(boxes, share, all));
+    VARVE_ASSIGN(unwanted_, reshaped->unwanted(boxes, share));
     return {};
   });
 }

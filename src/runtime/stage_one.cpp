@@ -143,7 +143,7 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
   VARVE_ASSIGN(plan_, agree_on_groups(ranks, *place, rule));
   world_.seat = seat_of(plan_, ranks.rank());
   world_.work.load_threads = std::max(1u, processor_count() / plan_.node_rank_count);
-  VARVE_ASSIGN(free_processors_, agree_on_free_processors(ranks, place->node, world_.seat.leads_group));
+  VARVE_ASSIGN(free_processors_, agree_on_free_processors(ranks, plan_));
 
   SnapshotOptions options;
   options.rank_count = ranks.rank_count();

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/memory_file_system.h"
+#include "count/counted_heap.h"
 #include "runtime/run_session.h"
 
 namespace varve::count {
@@ -21,6 +22,13 @@ struct CountedRank {
   explicit CountedRank(FileSystem& disk) : files(disk) {}
   CountingFileSystem files;
   MessageCounter messages;
+  uint64_t heap_bytes = 0;  ///< at most, in the phase that it is in
+};
+
+/// Of a run that goes on from what another one has made.
+struct Continuation {
+  const char* suffix = "";  ///< of its phases
+  uint32_t ranks = 0;
 };
 
 /// All ranks meet between two phases, and nobody counts on before all was noted.
@@ -35,9 +43,11 @@ class Phases {
 
   /// By each rank, at the end of a phase.
   void end(uint32_t rank, const std::string& name) {
+    ranks_[rank].heap_bytes = HeapOfThread::most_since_mark();
     barrier_.arrive_and_wait();
     if (rank == 0) note(name);
     barrier_.arrive_and_wait();
+    HeapOfThread::mark();
   }
   void fail(const Status& why) {
     const std::lock_guard lock(mutex_);
@@ -52,7 +62,7 @@ class Phases {
 
  private:
   void note(const std::string& name) {
-    CountedPhase phase{.name = name};
+    CountedPhase phase{.name = name, .ranks = static_cast<uint32_t>(ranks_.size())};
     for (size_t i = 0; i < ranks_.size(); ++i) {
       const OperationCounts operations = ranks_[i].files.counts();
       const MessageCounts messages = ranks_[i].messages.counts();
@@ -62,6 +72,7 @@ class Phases {
       phase.messages += said;
       if (own.names() > phase.most.names()) phase.most = own;
       if (said.messages > phase.most_messages.messages) phase.most_messages = said;
+      phase.heap_bytes += ranks_[i].heap_bytes;
       operations_[i] = operations;
       messages_[i] = messages;
     }
@@ -101,19 +112,35 @@ SessionOptions options_of(const RunToCount& run, const std::string& memory_folde
   return options;
 }
 
+/// What a rank has of an array that so many ranks had begun with, each with as many cells.
 struct CountedProgram {
+  const uint64_t cells_of_rank, cells_of_all;
+  const uint64_t first;  ///< cell of the whole
   std::vector<double> field;
   uint64_t step = 0;
 
-  CountedProgram(uint32_t rank, uint64_t cells) : field(cells) {
-    for (uint64_t i = 0; i < cells; ++i) field[i] = static_cast<double>(rank + 1) + static_cast<double>(i % 97) / 97;
+  CountedProgram(const RunToCount& run, uint32_t rank, uint32_t ranks)
+      : cells_of_rank(run.cells),
+        cells_of_all(run.cells * run.ranks),
+        first(cells_of_all / ranks * rank),
+        field(cells_of_all / ranks) {
+    for (size_t i = 0; i < field.size(); ++i) {
+      const uint64_t begun_by = (first + i) / cells_of_rank, there = (first + i) % cells_of_rank;
+      field[i] = static_cast<double>(begun_by + 1) + static_cast<double>(there % 97) / 97;
+    }
   }
   void go_on() {
     ++step;
-    for (size_t i = 0; i < field.size() / 10; ++i) field[i] += 1e-3 * static_cast<double>(step);
+    for (size_t i = 0; i < field.size(); ++i) {
+      if ((first + i) % cells_of_rank < cells_of_rank / 10) field[i] += 1e-3 * static_cast<double>(step);
+    }
   }
   Status protect(RunSession& session) {
-    VARVE_TRY(session.variables().protect_array("field", element_type_of<double>(), field.data(), field.size(), {}));
+    ArrayShape shape;
+    shape.cells = {field.size()};
+    shape.global_cells = {cells_of_all};
+    shape.global_offset = {first};
+    VARVE_TRY(session.variables().protect_array("field", element_type_of<double>(), field.data(), field.size(), shape));
     return session.variables().protect_scalar("step", element_type_of<uint64_t>(), &step);
   }
 };
@@ -124,18 +151,22 @@ class RankOfRun {
   RankOfRun(const RunToCount& run, const std::string& memory_folder, uint32_t rank, CountedRank& own, Phases& phases)
       : run_(run), memory_folder_(memory_folder), rank_(rank), own_(own), phases_(phases) {}
 
-  void play(std::unique_ptr<Communicator> ranks, bool again) {
-    const std::string suffix = again ? " again" : "";
+  /// `continuation`: null for the one that begins.
+  void play(std::unique_ptr<Communicator> ranks, const Continuation* continuation) {
+    const std::string suffix = continuation != nullptr ? continuation->suffix : "";
+    const uint32_t rank_count = ranks->rank_count();
     const int64_t heap_before = heap_bytes();
-    CountedProgram program(rank_, run_.cells);
+    CountedProgram program(run_, rank_, rank_count);
+    HeapOfThread::mark();
     std::unique_ptr<RunSession> session;
     attempt("open" + suffix, [&]() -> Status {
       VARVE_ASSIGN(session, open(std::move(ranks)));
       return program.protect(*session);
     });
-    if (rank_ == 0 && !again) phases_.note_heap(heap_bytes() - heap_before);
-    if (again) {
-      attempt("restart", [&] { return restart(*session, program); });
+    if (rank_ == 0 && continuation == nullptr) phases_.note_heap(heap_bytes() - heap_before);
+    if (continuation != nullptr) {
+      const std::string name = rank_count == run_.ranks ? "restart" : "restart" + suffix;
+      attempt(name, [&] { return restart(*session, program, rank_count); });
     } else {
       attempt("nothing", [&] { return session->restart().status(); });
       for (uint32_t i = 1; i <= run_.checkpoints; ++i)
@@ -174,9 +205,9 @@ class RankOfRun {
     return session.wait();
   }
 
-  Status restart(RunSession& session, CountedProgram& program) const {
+  Status restart(RunSession& session, CountedProgram& program, uint32_t rank_count) const {
     VARVE_ASSIGN(const std::optional<uint64_t> step, session.restart());
-    CountedProgram expected(rank_, run_.cells);
+    CountedProgram expected(run_, rank_, rank_count);
     while (expected.step < run_.checkpoints * run_.steps_between) expected.go_on();
     if (step != expected.step || program.field != expected.field)
       return Status::corrupt("the run went on from another state");
@@ -194,11 +225,15 @@ class RankOfRun {
 CountedPhase CountedRun::sum_of(std::string_view name) const {
   CountedPhase sum{.name = std::string(name)};
   for (const CountedPhase& phase : phases) {
-    if (!phase.name.starts_with(name)) continue;
+    const std::string_view of_phase = phase.name;
+    if (!of_phase.starts_with(name) || of_phase.find_first_not_of(" 0123456789", name.size()) != of_phase.npos)
+      continue;
+    sum.ranks = phase.ranks;
     sum.operations += phase.operations;
     sum.most += phase.most;
     sum.messages += phase.messages;
     sum.most_messages += phase.most_messages;
+    sum.heap_bytes = std::max(sum.heap_bytes, phase.heap_bytes);
     sum.seconds += phase.seconds;
   }
   return sum;
@@ -207,37 +242,44 @@ CountedPhase CountedRun::sum_of(std::string_view name) const {
 Result<CountedRun> count_run(const RunToCount& run, const std::string& memory_folder) {
   MemoryFileSystem disk;
   CountedRun counted{.run = run};
-  std::deque<CountedRank> own;
-  for (uint32_t rank = 0; rank < run.ranks; ++rank) own.emplace_back(disk);
-  Phases phases(own, counted);
-  for (const bool again : {false, true}) {
-    auto ranks = make_thread_communicators(run.ranks);
+  const Continuation again{" again", run.ranks};
+  const Continuation half{" by half as many", run.ranks / 2}, twice{" by twice as many", run.ranks * 2};
+  for (const Continuation* const continuation : {static_cast<const Continuation*>(nullptr), &again, &half, &twice}) {
+    const uint32_t count = continuation != nullptr ? continuation->ranks : run.ranks;
+    if (count != run.ranks && !run.with_other_ranks) continue;
+    std::deque<CountedRank> own;
+    for (uint32_t rank = 0; rank < count; ++rank) own.emplace_back(disk);
+    Phases phases(own, counted);
+    auto ranks = make_thread_communicators(count);
     std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < run.ranks; ++rank) {
+    for (uint32_t rank = 0; rank < count; ++rank) {
       threads.emplace_back([&, rank, of_rank = std::move(ranks[rank])]() mutable {
-        RankOfRun(run, memory_folder, rank, own[rank], phases).play(std::move(of_rank), again);
+        RankOfRun(run, memory_folder, rank, own[rank], phases).play(std::move(of_rank), continuation);
       });
     }
     for (std::thread& thread : threads) thread.join();
+    VARVE_TRY(phases.outcome());
   }
-  VARVE_TRY(phases.outcome());
   return counted;
 }
 
 std::string to_text(const CountedRun& counted) {
-  const auto share = [&](uint64_t count) { return static_cast<double>(count) / counted.run.ranks; };
-  std::string text = fmt::format("{} groups, {} on a node; {:.0f} KiB of heap a group when it is open\n",
-                                 counted.run.ranks, counted.run.ranks_of_node, share(counted.heap_bytes) / 1024);
+  std::string text =
+      fmt::format("{} groups, {} on a node; {:.0f} KiB of heap a group when it is open\n", counted.run.ranks,
+                  counted.run.ranks_of_node, static_cast<double>(counted.heap_bytes) / counted.run.ranks / 1024);
   for (const CountedPhase& phase : counted.phases) {
+    const auto share = [&](uint64_t count) { return static_cast<double>(count) / phase.ranks; };
     const OperationCounts& operations = phase.operations;
     text += fmt::format(
         "{:<14} names {:>9} ({:.2f} a group, one did {}), data {:>8} ({:.2f}), {:.1f} KiB read, {:.1f} KiB written, "
         "{:.1f} "
-        "names listed a group; {:.1f} collectives, {:.1f} KiB, {:.1f} messages a group; {:.2f} s\n",
+        "names listed a group; {:.1f} collectives, {:.1f} KiB, {:.1f} messages, {:.1f} KiB of heap at most a group; "
+        "{:.2f} s\n",
         phase.name, operations.names(), share(operations.names()), phase.most.names(), operations.data(),
         share(operations.data()), share(operations.bytes_read) / 1024, share(operations.bytes_written) / 1024,
         share(operations.names_listed), share(phase.messages.collectives),
-        share(phase.messages.collective_bytes) / 1024, share(phase.messages.messages), phase.seconds);
+        share(phase.messages.collective_bytes) / 1024, share(phase.messages.messages), share(phase.heap_bytes) / 1024,
+        phase.seconds);
     for (size_t place = 0; place < kStorePlaces.size(); ++place) {
       std::string line;
       for (size_t verb = 0; verb < kVerbs; ++verb) {

@@ -1,6 +1,6 @@
 // Counts what runs of many groups ask of a store and say to each other (docs/BENCHMARKS.md, "To 10,000 groups").
 //
-//   varve_count [--details] [--ranks-of-node N] [--memory FOLDER] [GROUPS...]
+//   varve_count [--details] [--same-ranks] [--ranks-of-node N] [--memory FOLDER] [GROUPS...]
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,14 +32,16 @@ void allow_files(uint32_t ranks) {
 
 void print_row(const CountedRun& counted, const std::string& name) {
   const CountedPhase phase = counted.sum_of(name);
-  const double groups = counted.run.ranks;
+  if (phase.ranks == 0) return;
+  const double groups = phase.ranks;
   const double times = name == "checkpoint" ? counted.run.checkpoints : 1;
   const auto share = [&](uint64_t count) { return static_cast<double>(count) / groups / times; };
-  fmt::print("| {} | {} | {:.2f} | {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.2f} | {:.1f} |\n", counted.run.ranks,
-             name, share(phase.operations.names()), static_cast<double>(phase.most.names()) / times,
-             share(phase.operations.data()), share(phase.operations.names_listed), share(phase.messages.collectives),
-             share(phase.messages.messages),
-             share(phase.messages.collective_bytes + phase.messages.message_bytes) / 1024, phase.seconds / times);
+  fmt::print("| {} | {} | {:.2f} | {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.2f} | {:.0f} | {:.1f} |\n",
+             counted.run.ranks, name, share(phase.operations.names()), static_cast<double>(phase.most.names()) / times,
+             share(phase.operations.data()), share(phase.operations.bytes_read) / 1024,
+             share(phase.operations.names_listed), share(phase.messages.collectives), share(phase.messages.messages),
+             share(phase.messages.collective_bytes + phase.messages.message_bytes) / 1024,
+             static_cast<double>(phase.heap_bytes) / groups / 1024, phase.seconds / times);
 }
 }  // namespace
 
@@ -52,6 +54,8 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--details") {
       details = true;
+    } else if (word == "--same-ranks") {
+      run.with_other_ranks = false;
     } else if (word == "--ranks-of-node" && i + 1 < argc) {
       run.ranks_of_node = static_cast<uint32_t>(std::atoi(argv[++i]));
     } else if (word == "--memory" && i + 1 < argc) {
@@ -59,15 +63,18 @@ int main(int argc, char** argv) {
     } else if (std::atoi(word.c_str()) > 0) {
       groups.push_back(static_cast<uint32_t>(std::atoi(word.c_str())));
     } else {
-      std::fprintf(stderr, "usage: varve_count [--details] [--ranks-of-node N] [--memory FOLDER] [GROUPS...]\n");
+      std::fprintf(stderr,
+                   "usage: varve_count [--details] [--same-ranks] [--ranks-of-node N] [--memory FOLDER] [GROUPS...]\n");
       return 2;
     }
   }
   if (groups.empty()) groups = {16, 64, 256};
   if (!details) {
     fmt::print(
-        "| groups | what | names a group | names of one group, at most | data a group | names listed a group | "
-        "collectives | messages | KiB received | s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+        "| groups | what | names a group | names of one group, at most | data a group | KiB read a group | names "
+        "listed a "
+        "group | collectives | messages | KiB received | KiB of heap | s |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   }
   int outcome = 0;
   for (const uint32_t count : groups) {
@@ -83,7 +90,8 @@ int main(int argc, char** argv) {
     } else if (details) {
       fmt::print("{}\n", to_text(*counted));
     } else {
-      for (const char* name : {"open", "checkpoint", "finish", "restart"}) print_row(*counted, name);
+      for (const char* name : {"open", "checkpoint", "restart", "restart by half as many", "restart by twice as many"})
+        print_row(*counted, name);
     }
     std::fflush(stdout);
   }
