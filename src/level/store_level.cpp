@@ -281,15 +281,15 @@ Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(const 
   };
   VARVE_TRY(gather_told(ranks, mine, note));
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<SharedParts::Part> parts;
-  for (auto& [rank, part] : found) {
-    if (rank == parts.size()) parts.push_back(std::move(part));
-  }
-  if (parts.size() != record.rank_count || parts.empty()) {
+  const auto is_again = [](const auto& a, const auto& b) { return a.first == b.first; };
+  found.erase(std::unique(found.begin(), found.end(), is_again), found.end());
+  if (found.size() != record.rank_count || found.empty()) {
     return Status::invalid_argument(
-        fmt::format("the set has {} of {} ranks: it was not made by a session", parts.size(), record.rank_count),
+        fmt::format("the set has {} of {} ranks: it was not made by a session", found.size(), record.rank_count),
         record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
   }
+  std::vector<SharedParts::Part> parts;
+  for (auto& [rank, part] : found) parts.push_back(std::move(part));
   for (auto& [rank, image] : opened) {
     if (SharedParts::reader_of(parts[rank].group, record, ranks) == ranks.rank()) parts[rank].image = std::move(image);
   }
