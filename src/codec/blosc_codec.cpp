@@ -152,13 +152,14 @@ class FrameOpener {
       }
     }
     opened_.stage = CodecNumber::blosc;
-    if (!gaps_.empty()) append(remains_.rest, raw_.subspan(end_));
-    const size_t rest_bytes = gaps_.empty() ? raw_.size() : remains_.rest.size();
+    const ByteSpan last = raw_.subspan(end_);
     ByteWriter params(opened_.params);
     params.varint(gaps_.size());
-    for (const size_t bytes : {rest_bytes, remains_.tokens.size(), remains_.offsets.size()}) params.varint(bytes);
+    for (const size_t bytes : {remains_.rest.size() + last.size(), remains_.tokens.size(), remains_.offsets.size()})
+      params.varint(bytes);
     for (const uint64_t gap : gaps_) params.varint(gap);
     if (gaps_.empty()) return std::move(opened_);
+    append(remains_.rest, last);
     const size_t content_bytes = opened_.bytes.size();
     for (const ByteVector* each : {&remains_.rest, &remains_.tokens, &remains_.offsets}) append(opened_.bytes, *each);
     opened_.sections = sections_.end(opened_.bytes.size() - content_bytes);

@@ -12,8 +12,8 @@ Status AlikeTables::add(ByteSpan header, uint64_t image_bytes) {
   return {};
 }
 
-ImageTable AlikeTables::at(size_t rank) const {
-  const ByteVector told = tables_.at(rank);
+ImageTable AlikeTables::at(size_t ordinal) const {
+  const ByteVector told = tables_.at(ordinal);
   ByteReader in(told);
   const Result<uint64_t> image_bytes = in.le64();
   Result<ImageTable> table = image_bytes.ok() ? decode_image_header(ByteSpan(told).subspan(in.position()), *image_bytes)

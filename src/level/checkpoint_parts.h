@@ -40,10 +40,10 @@ struct PartLoad {
 /// Tables of many ranks, which are much alike: held as how they differ from the first one.
 class AlikeTables {
  public:
-  /// That of the next rank, as encode_image_header() tells it. As decode_image_header().
+  /// The next one, as encode_image_header() tells it. As decode_image_header().
   Status add(ByteSpan header, uint64_t image_bytes);
   size_t size() const { return tables_.size(); }
-  ImageTable at(size_t rank) const;
+  ImageTable at(size_t ordinal) const;
 
  private:
   AlikeBytes tables_;  ///< bytes of the image, and its header

@@ -88,7 +88,7 @@ class SharedSegment {
   }
   /// Takes memory for a part of it: no_space now, rather than a SIGBUS when it is written. Anyone that may write.
   Status take(uint64_t offset, uint64_t bytes) const;
-  /// The same at the first of these paths whose folder has room; what create() says of the last one if none has.
+  /// create() at the first of these paths whose folder has room; what it says of the last one if none has.
   static Result<SharedSegment> create_where_room(std::span<const std::string> paths, uint64_t bytes);
   /// Whether a failure to make shared memory means that it may be had elsewhere.
   static bool lacks_room(const Status& failure);
