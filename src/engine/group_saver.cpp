@@ -80,8 +80,7 @@ struct ScoringBatch {
 /// elsewhere, it is asked for those of many batches at once, beside what goes on here.
 class KnownChunks {
  public:
-  KnownChunks(const ChunkIndex& index, uint64_t fresh_bytes, uint64_t chunks_expected)
-      : cursor_(index), fresh_(fresh_bytes, chunks_expected) {
+  KnownChunks(const ChunkIndex& index, FreshChunks fresh) : cursor_(index), fresh_(std::move(fresh)) {
     if (asks_ahead()) asker_ = std::make_unique<ThreadPool>(1);
   }
 
@@ -147,6 +146,15 @@ class KnownChunks {
 /// How many chunks a group has, about.
 uint64_t chunks_expected(const SaveOptions& options, const GroupStreams& group) {
   return group.raw_bytes / options.chunker.bytes_average + group.streams.size();
+}
+
+/// Beside a running program, what was laid down last is found again, in some hundred MiB: what several ranks have alike
+/// lies together.
+constexpr uint64_t kFoundBytesBesideProgram = 6_MiB;
+
+FreshChunks fresh_chunks(const SaveContext& context, const GroupStreams& group) {
+  return FreshChunks(context.group_memory_bytes / 8 * 3, chunks_expected(context.options, group),
+                     context.options.pace != nullptr ? kFoundBytesBesideProgram : UINT64_MAX);
 }
 
 uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& group) {
@@ -334,8 +342,7 @@ class GroupSaver {
         packs_(packs),
         class_bytes_left_(group.class_keys.size()),
         reference_counts_(group.files.size()),
-        known_(std::in_place, context.index, context.group_memory_bytes / 8 * 3,
-               chunks_expected(context.options, group)),
+        known_(std::in_place, context.index, fresh_chunks(context, group)),
         writer_(context, source, group, packs, arenas) {
     for (const Stream& stream : group.streams) class_bytes_left_[stream.laid_class()] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;

@@ -260,13 +260,18 @@ void BatchReader::join(ChunkBatch& batch, size_t begin) {
 }
 
 namespace {
-/// What an entry takes on average, with its share of the slots, while one generation is copied into more room.
+/// What an entry takes on average, with its share of the slots, and as one of the index (or while one generation is
+/// copied into more room).
 constexpr uint64_t kEntryBytes = 72;
+/// The same of one that is not found any more.
+constexpr uint64_t kPrefixBytes = 32;
 constexpr size_t kSlotsMin = 1024;
 }  // namespace
 
-FreshChunks::FreshChunks(uint64_t memory_bytes, uint64_t expected)
-    : generation_entries_max_(std::clamp<uint64_t>(memory_bytes / kEntryBytes / 2, 1024, UINT32_MAX / 2)) {
+FreshChunks::FreshChunks(uint64_t memory_bytes, uint64_t expected, uint64_t found_bytes_max)
+    : generation_entries_max_(
+          std::clamp<uint64_t>(std::min(memory_bytes, found_bytes_max) / kEntryBytes / 2, 1024, UINT32_MAX / 2)),
+      not_found_left_((memory_bytes - std::min(memory_bytes, found_bytes_max)) / kPrefixBytes) {
   current_.expect(std::min<uint64_t>(expected, generation_entries_max_));
 }
 
@@ -277,11 +282,25 @@ std::optional<FreshChunks::Place> FreshChunks::find(const Score& score, size_t b
 
 void FreshChunks::insert(const Score& score, size_t bytes, const Place& place) {
   if (current_.size() >= generation_entries_max_) {
-    forgets_ = previous_.size() > 0;
+    forget_previous();
     previous_ = std::move(current_);
     current_ = {};
+    current_.expect(generation_entries_max_);
   }
   current_.insert(score, bytes, place);
+}
+
+void FreshChunks::forget_previous() {
+  if (previous_.size() == 0 || forgets_) return;
+  if (previous_.size() > not_found_left_) {
+    forgets_ = true;
+    not_found_ = {};
+    return;
+  }
+  not_found_left_ -= previous_.size();
+  Table<uint64_t>& prefixes = not_found_.emplace_back();
+  prefixes.reserve(previous_.size());
+  previous_.each_prefix([&](uint64_t prefix) { prefixes.push_back(prefix); });
 }
 
 void FreshChunks::Generation::expect(uint64_t chunks) { make_room(std::bit_ceil(chunks + chunks / 2)); }

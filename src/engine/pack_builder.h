@@ -150,27 +150,32 @@ class BatchReader {
   std::optional<WorkItem> item_;     ///< in work; `begin` moves on
 };
 
-/// The chunks that a save has laid down so far. Bounded: when it is full, it forgets the older half, which costs space
-/// in the store, never data.
+/// The chunks that a save has laid down so far. Bounded: when it is full, the older half of them is not found any more,
+/// which costs space in the store, never data.
 class FreshChunks {
  public:
   struct Place {
     uint32_t pack = 0;    ///< ordinal in the group's packs
     uint32_t offset = 0;  ///< at most kPackBytesMax
   };
-  /// `expected`: how many there may be.
-  explicit FreshChunks(uint64_t memory_bytes, uint64_t expected = 0);
+  /// `expected`: how many there may be. No more than `found_bytes_max` are for those that are found: the rest of
+  /// `memory_bytes` is for the prefixes of others, and, of all, for what an index makes of them.
+  explicit FreshChunks(uint64_t memory_bytes, uint64_t expected = 0, uint64_t found_bytes_max = UINT64_MAX);
   std::optional<Place> find(const Score& score, size_t bytes) const;
   void insert(const Score& score, size_t bytes, const Place& place);
-  /// The prefixes of the scores of all that was inserted, in that order, to `take`; false if some were forgotten.
+  /// The prefixes of the scores of all that was inserted, in that order, to `take`; false if there were too many.
   template <class Take>
   bool each_prefix(const Take& take) const {
     if (forgets_) return false;
+    for (const Table<uint64_t>& prefixes : not_found_) std::for_each(prefixes.begin(), prefixes.end(), take);
     for (const Generation* generation : {&previous_, &current_}) generation->each_prefix(take);
     return true;
   }
 
  private:
+  template <class T>
+  using Table = std::vector<T, PageAllocator<T>>;
+
   /// Open addressing over what was laid down, in its order: a look-up that finds nothing, as most do, costs one access
   /// to memory.
   class Generation {
@@ -198,8 +203,6 @@ class FreshChunks {
     /// An ordinal in known_, counted from 1, in as many bits as slots have numbers, and above it bits of the score's
     /// hash; 0: free.
     using Slot = uint32_t;
-    template <class T>
-    using Table = std::vector<T, PageAllocator<T>>;
 
     size_t mask() const { return slots_.size() - 1; }
     Slot tag_of(const Score& score) const { return static_cast<Slot>((score.prefix() >> 32) & ~mask()); }
@@ -216,8 +219,13 @@ class FreshChunks {
     uint32_t run_end_ = 0;  ///< where the last run ends in its pack
     Table<Slot> slots_;     ///< a power of two, at most two thirds of them taken
   };
+  /// What is in the older generation is not found from now on.
+  void forget_previous();
+
   const size_t generation_entries_max_;
   Generation current_, previous_;
+  std::vector<Table<uint64_t>> not_found_;  ///< prefixes, by generation
+  uint64_t not_found_left_;                 ///< how many more of them there may be
   bool forgets_ = false;
 };
 

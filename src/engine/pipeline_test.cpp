@@ -528,6 +528,25 @@ TEST(ChunksLaidDown, AreForgottenInTheOrderOfTheirAgeOnceTheyAreTooMany) {
   EXPECT_FALSE(fresh.each_prefix([](uint64_t) { ADD_FAILURE() << "some are forgotten"; }));
 }
 
+TEST(ChunksLaidDown, AreToldToTheIndexThoughOnlyTheLastOnesAreFound) {
+  auto score_of = [](uint64_t number) {
+    Score score;
+    store_le<uint64_t>(score.bytes.data(), number);
+    return score;
+  };
+  constexpr uint64_t told_max = 8'000;
+  FreshChunks fresh(told_max * 32, 0, 0);
+  for (uint64_t number = 0; number < 9'000; ++number) fresh.insert(score_of(number), 1, {});
+  EXPECT_FALSE(fresh.find(score_of(6'000), 1));
+  EXPECT_TRUE(fresh.find(score_of(8'000), 1));
+  uint64_t told = 0;
+  EXPECT_TRUE(fresh.each_prefix([&](uint64_t prefix) { EXPECT_EQ(prefix, score_of(told++).prefix()); }));
+  EXPECT_EQ(told, 9'000u);
+
+  for (uint64_t number = 9'000; number < 12'000; ++number) fresh.insert(score_of(number), 1, {});
+  EXPECT_FALSE(fresh.each_prefix([](uint64_t) { ADD_FAILURE() << "there are too many"; }));
+}
+
 TEST(ChunksLaidDown, AreFoundHoweverManyWereExpected) {
   auto score_of = [](uint64_t number) {
     Score score;
