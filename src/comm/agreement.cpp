@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/guarded.h"
 #include "core/status_codec.h"
 
 namespace varve {
@@ -29,6 +30,33 @@ Status follow_first(Communicator& ranks, const Status& mine) {
   Status first;
   VARVE_TRY(decode_status(encoded, first));
   return first;
+}
+
+Result<ByteVector> told_by_first(Communicator& ranks, const std::function<Result<ByteVector>()>& make) {
+  if (ranks.rank_count() == 1) return run_guarded(make);
+  // Whether it was made, and it, or why not.
+  ByteVector told;
+  if (ranks.rank() == 0) {
+    const auto tell = [&](bool is_made, const ByteVector& what) {
+      told.reserve(1 + what.size());
+      told.assign(1, std::byte{is_made});
+      told.insert(told.end(), what.begin(), what.end());
+    };
+    const Status made = run_guarded([&]() -> Status {
+      VARVE_ASSIGN(const ByteVector bytes, make());
+      tell(true, bytes);
+      return {};
+    });
+    if (!made.ok() && !run_guarded([&] { tell(false, encode_status(made)); }).ok()) told.clear();
+  }
+  VARVE_ASSIGN(told, ranks.broadcast(told, 0));
+  if (told.empty()) return Status::resource_limit("the first rank lacks memory to say what it has found");
+  const bool is_made = told.front() != std::byte{0};
+  told.erase(told.begin());
+  if (is_made) return told;
+  Status why;
+  VARVE_TRY(decode_status(told, why));
+  return why.ok() ? Status::corrupt("what the first rank says makes no sense") : why;
 }
 
 Status agree(Communicator& ranks, const Status& mine) {

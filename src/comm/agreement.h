@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/bytes.h"
@@ -14,6 +15,10 @@ Status agree(Communicator& ranks, const Status& mine);
 
 /// What the first rank gave, on all ranks: of what it alone decides. Collective.
 Status follow_first(Communicator& ranks, const Status& mine);
+
+/// The bytes that the first rank makes, on all ranks, or why it could not; the others do not call `make`. Costs one
+/// broadcast. Collective. resource_limit: the first rank lacked memory even to say what is wrong.
+Result<ByteVector> told_by_first(Communicator& ranks, const std::function<Result<ByteVector>()>& make);
 
 /// What went wrong on a rank.
 struct RankFailure {

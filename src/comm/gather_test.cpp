@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "comm/agreement.h"
 
 namespace varve {
 namespace {
@@ -43,7 +47,7 @@ TEST(GatherToFirst, GivesTheFirstMemberWhatEachGaveInTheirOrder) {
 TEST(GatherToFirst, FailsIfWhatAMemberSaysMakesNoSense) {
   auto ranks = make_thread_communicators(2);
   std::thread other([&] {
-    const std::vector<std::byte> length(8, std::byte{0xff});
+    const std::vector<std::byte> length(8, std::byte{0x7f});
     EXPECT_TRUE(ranks[1]->send(0, 20, length).ok());
   });
   const std::vector<uint32_t> members = {0, 1};
@@ -99,6 +103,46 @@ TEST(GatherTold, FailsOnAllRanksIfOneLacksMemory) {
   EXPECT_EQ(gather_told(*ranks[0], as_bytes(std::string_view("something"))).status().code(),
             StatusCode::resource_limit);
   other.join();
+}
+
+/// What each of so many ranks learns when the first makes what `make` gives.
+std::vector<Result<ByteVector>> follow(uint32_t rank_count, const std::function<Result<ByteVector>()>& make) {
+  auto ranks = make_thread_communicators(rank_count);
+  std::vector<Result<ByteVector>> learned(rank_count, Status::internal("nothing"));
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    threads.emplace_back([&, rank] {
+      learned[rank] = told_by_first(*ranks[rank], [&]() -> Result<ByteVector> {
+        EXPECT_EQ(rank, 0u);
+        return make();
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return learned;
+}
+
+TEST(ToldByFirst, GivesAllRanksWhatTheFirstMakesEvenNothing) {
+  for (const std::string text : {"", "what it found"}) {
+    for (const uint32_t count : {1u, 4u}) {
+      for (const auto& learned :
+           follow(count, [&] { return ByteVector(as_bytes(text).begin(), as_bytes(text).end()); })) {
+        ASSERT_TRUE(learned.ok()) << learned.status().to_string();
+        EXPECT_EQ(as_text(*learned), text);
+      }
+    }
+  }
+}
+
+TEST(ToldByFirst, GivesAllRanksWhyTheFirstCouldNot) {
+  for (const uint32_t count : {1u, 4u}) {
+    for (const auto& learned : follow(count, [] { return Status::io_error("the disk does not answer", "/a/store"); })) {
+      EXPECT_EQ(learned.status().code(), StatusCode::io_error);
+      EXPECT_EQ(learned.status().subject(), "/a/store");
+    }
+    for (const auto& learned : follow(count, []() -> Result<ByteVector> { throw std::bad_alloc(); }))
+      EXPECT_EQ(learned.status().code(), StatusCode::resource_limit);
+  }
 }
 
 }  // namespace

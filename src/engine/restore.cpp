@@ -517,12 +517,11 @@ class Restorer {
 
 /// The record of the set, as the first process finds it.
 Result<SetRecord> share_record(const Store& store, const SetName& name, Communicator& ranks) {
-  Result<SetRecord> record = Status::internal("another process reads the record");
-  if (ranks.rank() == 0) record = Catalog(store).read(name);
-  VARVE_TRY(follow_first(ranks, record.status()));
-  VARVE_ASSIGN(const ByteVector raw,
-               ranks.broadcast(record.ok() ? encode_set_record(*record, store.score()) : ByteVector(), 0));
-  return decode_set_record(raw, store.score());
+  VARVE_ASSIGN(const ByteVector told, told_by_first(ranks, [&]() -> Result<ByteVector> {
+                 VARVE_ASSIGN(const SetRecord record, Catalog(store).read(name));
+                 return encode_set_record(record, store.score());
+               }));
+  return decode_set_record(told, store.score());
 }
 
 /// Opens the folder on all processes; the first one makes it.
@@ -606,9 +605,10 @@ Result<RestoreReport> restore_set_together(const Store& store, const SetName& na
   shared.phase("restoring");
   VARVE_ASSIGN(const SetRecord record, share_record(store, name, ranks));
   shared.total(options.filter.all() ? record.raw_bytes / ranks.rank_count() : 0);
-  if (options.thread_count == 0 && ranks.rank_count() > 1) {
+  if (ranks.rank_count() > 1) {
+    // Also where this process has been told how many: another one may not have been.
     VARVE_ASSIGN(const uint32_t threads, threads_of_process(ranks));
-    options.thread_count = std::max(2 * threads, kThreadsOfProcessMin);
+    if (options.thread_count == 0) options.thread_count = std::max(2 * threads, kThreadsOfProcessMin);
   }
   std::unique_ptr<RestoreTarget> target;
   const Status opened = open_target(folder, options.overwrite, ranks, target);

@@ -557,15 +557,11 @@ class TogetherSaver {
   /// The first process finds out what there is to be saved; all others believe it.
   Status share_plan() {
     progress_.phase("saving");
-    ByteVector raw;
-    Status made;
-    if (ranks_.rank() == 0) {
-      made = make_plan();
-      raw = encode_save_plan(plan_);
-    }
-    VARVE_TRY(follow_first(ranks_, made));
-    VARVE_ASSIGN(const ByteVector shared, ranks_.broadcast(raw, 0));
-    Result<SavePlan> plan = decode_save_plan(shared);
+    VARVE_ASSIGN(const ByteVector told, told_by_first(ranks_, [this]() -> Result<ByteVector> {
+                   VARVE_TRY(make_plan());
+                   return encode_save_plan(plan_);
+                 }));
+    Result<SavePlan> plan = decode_save_plan(told);
     VARVE_TRY(agree(ranks_, plan.status()));
     plan_ = std::move(*plan);
     options_.made_by.number = plan_.number;
@@ -588,9 +584,9 @@ class TogetherSaver {
 
   /// Which groups are this process's, and which part of the set they are.
   Status take_share() {
-    if (options_.thread_count == 0) {
-      VARVE_ASSIGN(options_.thread_count, threads_of_process(ranks_));
-    }
+    // Also where this process has been told how many: another one may not have been.
+    VARVE_ASSIGN(const unsigned threads, threads_of_process(ranks_));
+    if (options_.thread_count == 0) options_.thread_count = threads;
     uint64_t all_bytes = 0;
     for (const std::vector<SourceFile>& files : plan_.groups) all_bytes += total_bytes(files);
     ProcessShares shares(all_bytes, ranks_.rank_count());
@@ -618,19 +614,17 @@ class TogetherSaver {
 
   /// All parts are there: the first process makes the set of them.
   Status complete() {
-    Result<SetRecord> set = Status::internal("no attempt was made");
-    const Status unchanged = ranks_.rank() == 0 ? check_unchanged(source_.folder, source_.self) : Status();
-    VARVE_TRY(follow_first(ranks_, unchanged));
-    if (ranks_.rank() == 0) {
-      for (int attempt = 0; attempt < kTriesMax; ++attempt) {
-        set = complete_set(store_, plan_.run, plan_.name, part_.count);
-        if (set.ok() || set.status().code() != StatusCode::busy) break;
-      }
-    }
-    VARVE_TRY(follow_first(ranks_, set.status()));
-    VARVE_ASSIGN(const ByteVector raw,
-                 ranks_.broadcast(set.ok() ? encode_set_record(*set, store_.score()) : ByteVector(), 0));
-    VARVE_ASSIGN(report_.record, decode_set_record(raw, store_.score()));
+    VARVE_ASSIGN(const ByteVector told, told_by_first(ranks_, [this]() -> Result<ByteVector> {
+                   VARVE_TRY(check_unchanged(source_.folder, source_.self));
+                   Result<SetRecord> set = Status::internal("no attempt was made");
+                   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+                     set = complete_set(store_, plan_.run, plan_.name, part_.count);
+                     if (set.ok() || set.status().code() != StatusCode::busy) break;
+                   }
+                   VARVE_TRY(set.status());
+                   return encode_set_record(*set, store_.score());
+                 }));
+    VARVE_ASSIGN(report_.record, decode_set_record(told, store_.score()));
     return {};
   }
 

@@ -1,13 +1,33 @@
 #include "level/checkpoint_parts.h"
 
+#include <limits>
+#include <string_view>
+
 namespace varve {
 
-Status AlikeTables::add(ByteSpan header, uint64_t image_bytes) {
-  VARVE_TRY(decode_image_header(header, image_bytes).status());
+void tell_table(ByteWriter& out, uint32_t rank, const ImageTable& table) {
+  out.varint(rank);
+  out.varint(table.image_bytes);
+  out.text(as_text(encode_image_header(table)));
+}
+
+Result<ToldTable> told_table(ByteReader& in) {
+  ToldTable table;
+  VARVE_ASSIGN(const uint64_t rank, in.varint());
+  VARVE_ASSIGN(table.image_bytes, in.varint());
+  VARVE_ASSIGN(const std::string_view header, in.text());
+  if (rank > std::numeric_limits<uint32_t>::max()) return Status::corrupt("a table is of a rank that there cannot be");
+  table.rank = static_cast<uint32_t>(rank);
+  table.header.assign(as_bytes(header).begin(), as_bytes(header).end());
+  return table;
+}
+
+Status AlikeTables::add(const ToldTable& table) {
+  VARVE_TRY(decode_image_header(table.header, table.image_bytes).status());
   ByteVector told;
   ByteWriter out(told);
-  out.le64(image_bytes);
-  out.bytes(header);
+  out.le64(table.image_bytes);
+  out.bytes(table.header);
   tables_.add(told);
   return {};
 }

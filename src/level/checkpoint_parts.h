@@ -37,11 +37,21 @@ struct PartLoad {
   std::vector<PartBox> boxes{};  ///< the same once more, for parts that are read by cells
 };
 
+/// A rank's table, as ranks tell it each other.
+struct ToldTable {
+  uint32_t rank = 0;  ///< of the run that made it
+  uint64_t image_bytes = 0;
+  ByteVector header;  ///< encode_image_header(); not looked at yet
+};
+void tell_table(ByteWriter& out, uint32_t rank, const ImageTable& table);
+/// corrupt: it makes no sense.
+Result<ToldTable> told_table(ByteReader& in);
+
 /// Tables of many ranks, which are much alike: held as how they differ from the first one.
 class AlikeTables {
  public:
-  /// The next one, as encode_image_header() tells it. As decode_image_header().
-  Status add(ByteSpan header, uint64_t image_bytes);
+  /// The next one. As decode_image_header().
+  Status add(const ToldTable& table);
   size_t size() const { return tables_.size(); }
   ImageTable at(size_t ordinal) const;
 

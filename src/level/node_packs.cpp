@@ -107,7 +107,7 @@ NodePacks::Board* NodePacks::board() {
   if (std::exchange(tried_, true)) return board_.load(std::memory_order_acquire);
   static_assert(std::is_trivially_destructible_v<Board> && sizeof(Board) <= kBoardBytes);
   // Memory for packs is taken as they come: all ranks may be at this at once, and most restarts need little.
-  Result<SharedSegment> segment = SharedSegment::create_growing(
+  Result<SharedSegment> segment = SharedSegment::create_sparse(
       path_, kBoardBytes, kBoardBytes + kBytes, [](MutableByteSpan bytes) { new (bytes.data()) Board(); });
   made_here_ = segment.ok();
   if (segment.status().code() == StatusCode::already_exists)

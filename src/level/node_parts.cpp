@@ -32,12 +32,6 @@ Status first_failure(Communicator& ranks, const Status& mine) {
   return failures.empty() ? Status() : failures.front().what;
 }
 
-/// How a rank tells its image's table.
-struct ToldTable {
-  ByteVector header;
-  uint64_t image_bytes = 0;
-};
-
 /// What the leader of a node says that its node has.
 struct NodeTold {
   uint32_t node = 0;
@@ -56,14 +50,7 @@ ByteVector encode_told(const LevelWorld& world, const HeldParts* mine) {
   out.le64(mine->number());
   out.u8(mine->origin() ? 1 : 0);
   if (mine->origin()) out.bytes(mine->origin()->run.bytes);
-  for (const uint32_t rank : mine->ranks()) {
-    const ImageTable table = mine->table(rank);
-    const ByteVector header = encode_image_header(table);
-    out.le32(rank);
-    out.le64(table.image_bytes);
-    out.varint(header.size());
-    out.bytes(header);
-  }
+  for (const uint32_t rank : mine->ranks()) tell_table(out, rank, mine->table(rank));
   return bytes;
 }
 
@@ -81,12 +68,9 @@ Result<NodeTold> decode_told(ByteSpan bytes) {
     VARVE_ASSIGN(told.origin->run, UniqueId::read(in));
   }
   while (!in.at_end()) {
-    VARVE_ASSIGN(const uint32_t rank, in.le32());
-    VARVE_ASSIGN(const uint64_t image_bytes, in.le64());
-    VARVE_ASSIGN(const uint64_t header_bytes, in.varint());
-    VARVE_ASSIGN(const ByteSpan header, in.bytes(header_bytes));
-    told.tables[rank] = {ByteVector(header.begin(), header.end()), image_bytes};
-    if (rank >= told.rank_count) return Status::corrupt("a node tells of a rank that there was not");
+    VARVE_ASSIGN(ToldTable table, told_table(in));
+    if (table.rank >= told.rank_count) return Status::corrupt("a node tells of a rank that there was not");
+    told.tables[table.rank] = std::move(table);
   }
   return told;
 }
@@ -139,8 +123,11 @@ Result<const OfOneRun*> choose_run(const std::vector<OfOneRun>& runs, uint64_t n
 
 Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine,
                                                            uint64_t number) {
-  std::unique_ptr<NodeParts> parts(new NodeParts(world, std::move(mine)));
-  const Result<ByteVector> told = run_guarded([&] { return encode_told(world, parts->mine_.get()); });
+  std::unique_ptr<NodeParts> parts;
+  const Result<ByteVector> told = run_guarded([&] {
+    parts.reset(new NodeParts(world, std::move(mine)));
+    return encode_told(world, parts->mine_.get());
+  });
   std::array<uint64_t, 2> fine = {told.ok() ? uint64_t{1} : uint64_t{0}, world.ranks.concurrent() ? uint64_t{1} : 0};
   VARVE_TRY(world.ranks.all_min(fine));
   if (fine[0] == 0)
@@ -163,7 +150,7 @@ Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& wor
     for (const auto& [rank, held] : run->parts) {
       const auto& [node, table] = held;
       const std::vector<uint32_t>& readers = ranks_of[node];
-      VARVE_TRY(parts->tables_.add(table->header, table->image_bytes));
+      VARVE_TRY(parts->tables_.add(*table));
       parts->parts_.push_back(
           {table->image_bytes, node == world.seat.own_node, readers[shared_out[node]++ % readers.size()]});
     }
@@ -467,13 +454,13 @@ class NodeParts::Round {
 Result<bool> NodeParts::take_part(std::deque<Request>& requests, bool wants_more) {
   VARVE_TRY(broken_);
   Round round(*this, requests);
-  broken_ = [&]() -> Status {
+  broken_ = run_guarded([&]() -> Status {
     const Result<ByteVector> asked = run_guarded([&] { return round.ask(wants_more); });
     // Nothing at all makes no sense to anybody.
     VARVE_ASSIGN(const std::vector<ByteVector> all, ranks_.all_gather(asked.ok() ? *asked : ByteVector()));
     VARVE_TRY(first_failure(ranks_, run_guarded([&] { return round.prepare(all); })));
     return round.exchange();
-  }();
+  });
   VARVE_TRY(broken_);
   ++rounds_;
   VARVE_TRY(run_guarded([&] { round.take(); }));

@@ -11,6 +11,7 @@
 #include "core/bytes.h"
 #include "core/guarded.h"
 #include "format/image.h"
+#include "level/checkpoint_parts.h"
 
 namespace varve {
 
@@ -37,25 +38,16 @@ using Tables = std::map<uint32_t, ImageTable>;
 ByteVector encode_tables(const Tables& tables) {
   ByteVector bytes;
   ByteWriter out(bytes);
-  for (const auto& [rank, table] : tables) {
-    const ByteVector header = encode_image_header(table);
-    out.le32(rank);
-    out.le64(table.image_bytes);
-    out.le64(header.size());
-    out.bytes(header);
-  }
+  for (const auto& [rank, table] : tables) tell_table(out, rank, table);
   return bytes;
 }
 
 Status add_tables(ByteSpan told, Tables& tables) {
   ByteReader in(told);
   while (!in.at_end()) {
-    VARVE_ASSIGN(const uint32_t rank, in.le32());
-    VARVE_ASSIGN(const uint64_t image_bytes, in.le64());
-    VARVE_ASSIGN(const uint64_t header_bytes, in.le64());
-    VARVE_ASSIGN(const ByteSpan header, in.bytes(header_bytes));
-    VARVE_ASSIGN(ImageTable table, decode_image_header(header, image_bytes));
-    tables.emplace(rank, std::move(table));
+    VARVE_ASSIGN(const ToldTable of_rank, told_table(in));
+    VARVE_ASSIGN(ImageTable table, decode_image_header(of_rank.header, of_rank.image_bytes));
+    tables.emplace(of_rank.rank, std::move(table));
   }
   return {};
 }

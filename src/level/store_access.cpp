@@ -131,21 +131,18 @@ bool StoreAccess::is_at_work() const {
 /// One that was away may be back: it is looked for again by each call.
 Status StoreAccess::look() {
   if (!away_) return {};
-  Status looked;
-  std::string found;
-  if (world_.ranks.rank() == 0) {
-    Result<std::string> path = LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.reach);
-    if (path.ok()) {
-      found = std::move(*path);
-      why_away_ = {};
-    } else if (may_be_away(path.status())) {
-      note_away(path.status());
-    } else {
-      looked = path.status();
-    }
-  }
-  VARVE_TRY(agree(world_.ranks, looked));
-  VARVE_ASSIGN(const ByteVector told, world_.ranks.broadcast(as_bytes(found), 0));
+  VARVE_ASSIGN(const ByteVector told, told_by_first(world_.ranks, [this]() -> Result<ByteVector> {
+                 Result<std::string> path =
+                     LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.reach);
+                 if (!path.ok() && !may_be_away(path.status())) return path.status();
+                 if (!path.ok()) {
+                   note_away(path.status());
+                   return ByteVector();
+                 }
+                 why_away_ = {};
+                 const ByteSpan bytes = as_bytes(*path);
+                 return ByteVector(bytes.begin(), bytes.end());
+               }));
   path_ = as_text(told);
   away_ = path_.empty();
   return {};

@@ -250,10 +250,8 @@ Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(const 
       if (SharedParts::reader_of(group, *of_set, ranks) != ranks.rank()) continue;
       VARVE_ASSIGN(auto images, StoredImage::open_group(*store, world_.clock, *of_set, group));
       for (auto& [rank, image] : images) {
-        out.varint(rank);
         out.varint(group);
-        out.varint(image->image().image_bytes);
-        out.text(as_text(encode_image_header(image->image())));
+        tell_table(out, rank, image->image());
         opened[rank] = std::move(image);
       }
     }
@@ -268,14 +266,12 @@ Result<std::unique_ptr<StoreLevel::SharedParts>> StoreLevel::shared_parts(const 
   const auto note = [&](uint32_t, ByteSpan told) -> Status {
     ByteReader in(told);
     while (!in.at_end()) {
-      VARVE_ASSIGN(const uint64_t rank, in.varint());
       VARVE_ASSIGN(const uint64_t group, in.varint());
-      VARVE_ASSIGN(const uint64_t image_bytes, in.varint());
-      VARVE_ASSIGN(const std::string_view header, in.text());
-      if (rank >= record.rank_count || group >= record.groups.size())
+      VARVE_ASSIGN(const ToldTable table, told_table(in));
+      if (table.rank >= record.rank_count || group >= record.groups.size())
         return Status::corrupt("what ranks say of a set makes no sense", record.name.to_string());
-      found.emplace_back(rank, SharedParts::Part{.group = static_cast<uint32_t>(group), .table = tables.size()});
-      VARVE_TRY(tables.add(as_bytes(header), image_bytes));
+      found.emplace_back(table.rank, SharedParts::Part{.group = static_cast<uint32_t>(group), .table = tables.size()});
+      VARVE_TRY(tables.add(table));
     }
     return {};
   };
@@ -315,40 +311,15 @@ Result<SetRecord> StoreLevel::own_record(uint64_t step) {
 }
 
 Result<SetRecord> StoreLevel::told_record(uint64_t step) {
-  Communicator& ranks = world_.ranks;
-  const auto of_first = [&]() -> Result<SetRecord> {
-    const Result<const Store*> store = access_.store();
-    // Out of reach for this rank, it may be whole all the same.
-    if (!store.ok()) return store.status().with_code(StatusCode::io_error);
-    return read_record(**store, step);
-  };
-  if (ranks.rank_count() == 1) return of_first();
-  // Whether it could be read, and it, or why not.
-  ByteVector told;
-  if (ranks.rank() == 0) {
-    const auto tell = [&](bool is_read, const ByteVector& what) {
-      told.assign(1, std::byte{is_read});
-      told.insert(told.end(), what.begin(), what.end());
-    };
-    const Status read = run_guarded([&]() -> Status {
-      VARVE_ASSIGN(const SetRecord record, of_first());
-      tell(true, encode_set_record(record, access_.opened()->score()));
-      return {};
-    });
-    if (!read.ok() && !run_guarded([&] { tell(false, encode_status(read)); }).ok()) told.clear();
-  }
-  VARVE_ASSIGN(told, ranks.broadcast(told, 0));
-  return run_guarded([&]() -> Result<SetRecord> {
-    if (told.empty()) return Status::resource_limit("the first rank lacks memory to read a set's record");
-    const ByteSpan rest = ByteSpan(told).subspan(1);
-    if (told.front() != std::byte{0}) {
-      VARVE_ASSIGN(const Store* const store, access_.store());
-      return decode_set_record(rest, store->score());
-    }
-    Status why;
-    VARVE_TRY(decode_status(rest, why));
-    return why.ok() ? Status::corrupt("what the first rank says of a set makes no sense") : why;
-  });
+  const Result<const Store*> store = run_guarded([this] { return access_.store(); });
+  VARVE_ASSIGN(const ByteVector told, told_by_first(world_.ranks, [&]() -> Result<ByteVector> {
+                 // Out of reach for this rank, it may be whole all the same.
+                 if (!store.ok()) return store.status().with_code(StatusCode::io_error);
+                 VARVE_ASSIGN(const SetRecord record, read_record(**store, step));
+                 return encode_set_record(record, (*store)->score());
+               }));
+  VARVE_TRY(store.status());
+  return run_guarded([&] { return decode_set_record(told, (*store)->score()); });
 }
 
 /// The image of the rank of this number, if the set is of as many ranks, and divided likewise; null if it is not, or if

@@ -248,7 +248,7 @@ Status SharedSegment::follow_growth() {
 }
 
 bool SharedSegment::creator_holds_lock() const {
-  if (::flock(file_.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  if (::flock(file_.get(), LOCK_SH | LOCK_NB) != 0) return true;
   (void)::flock(file_.get(), LOCK_UN);
   return false;
 }

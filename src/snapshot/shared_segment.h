@@ -71,7 +71,7 @@ class SharedSegment {
   /// already_exists; unsupported: the folder's file system cannot do it.
   template <class Fill>
   static Result<SharedSegment> create(const std::string& path, uint64_t bytes, const Fill& fill) {
-    return create_growing(path, bytes, bytes, fill);
+    return create_sparse(path, bytes, bytes, fill);
   }
   static Result<SharedSegment> create(const std::string& path, uint64_t bytes) {
     return create(path, bytes, [](MutableByteSpan) {});
@@ -79,8 +79,8 @@ class SharedSegment {
   /// The same with memory for the first `bytes` alone, which `fill` sees, of `mapped_bytes` that are mapped: the rest
   /// is not to be touched before take() has taken memory for it.
   template <class Fill>
-  static Result<SharedSegment> create_growing(const std::string& path, uint64_t bytes, uint64_t mapped_bytes,
-                                              const Fill& fill) {
+  static Result<SharedSegment> create_sparse(const std::string& path, uint64_t bytes, uint64_t mapped_bytes,
+                                             const Fill& fill) {
     VARVE_ASSIGN(SharedSegment segment, create_nameless(path, bytes, mapped_bytes));
     fill(segment.bytes().first(bytes));
     VARVE_TRY(segment.publish());
@@ -103,7 +103,8 @@ class SharedSegment {
   Status grow(uint64_t bytes);
   /// Maps anew if another process has made it larger.
   Status follow_growth();
-  /// Holds a lock for as long as the creator lives, whatever process number it has; tells whether one is held.
+  /// Holds a lock for as long as the creator lives, whatever process number it has; tells whether one is held,
+  /// or may be, where the system does not say.
   bool creator_holds_lock() const;
   /// What this process has touched of it counts as its memory no more, until it touches that again. Nothing is lost.
   void leave_pages() const;

@@ -35,8 +35,6 @@ class Verifier {
   Status run() {
     progress_.phase(depth_.share >= 1 ? "verifying every byte" : depth_.share > 0 ? "verifying a sample" : "verifying");
     VARVE_TRY(agree(ranks_, check_sets()));
-    // All have found the same.
-    if (ranks_.rank() != 0) report_.damages.clear();
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, share_arenas());
     VARVE_TRY(agree(ranks_, check_arenas(arenas)));
     VARVE_TRY(gather_findings());
@@ -116,13 +114,7 @@ class Verifier {
 
   /// The arenas that this process is to check, of those that the first one finds.
   Result<std::vector<ArenaId>> share_arenas() {
-    ByteVector raw;
-    Status listed;
-    if (ranks_.rank() == 0) {
-      listed = list_arenas(raw);
-    }
-    VARVE_TRY(follow_first(ranks_, listed));
-    VARVE_ASSIGN(const ByteVector all, ranks_.broadcast(raw, 0));
+    VARVE_ASSIGN(const ByteVector all, told_by_first(ranks_, [this] { return list_arenas(); }));
     ByteReader reader(all);
     VARVE_ASSIGN(const uint64_t total_bytes, reader.varint());
     progress_.total(total_bytes / ranks_.rank_count());
@@ -137,28 +129,34 @@ class Verifier {
   }
 
   /// The bytes of all arenas, then each with its own.
-  Status list_arenas(ByteVector& raw) const {
+  Result<ByteVector> list_arenas() const {
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, store_.list_arenas());
     std::vector<uint64_t> bytes;
     for (const ArenaId& id : arenas) {
       const Result<FileStatus> status = store_.backend().status(store_.arena_path(id));
       bytes.push_back(status.ok() ? status->bytes : 0);
     }
+    ByteVector raw;
     ByteWriter w(raw);
     w.varint(std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}));
     for (size_t i = 0; i < arenas.size(); ++i) {
       w.bytes(arenas[i].bytes);
       w.varint(bytes[i]);
     }
-    return {};
+    return raw;
   }
 
   /// What all processes have found is what the first one goes on with.
   Status gather_findings() {
     VARVE_ASSIGN(const auto all, ranks_.all_gather(encode_findings({report_, pack_damages_})));
     if (ranks_.rank() != 0) return {};
+    // All have looked at the sets, and mostly found the same.
+    std::set<std::string> known;
+    for (const Damage& damage : report_.damages) known.insert(damage.what.to_string());
     for (uint32_t rank = 1; rank < all.size(); ++rank) {
       VARVE_ASSIGN(Findings other, decode_findings(all[rank]));
+      std::erase_if(other.report.damages,
+                    [&](const Damage& damage) { return !known.insert(damage.what.to_string()).second; });
       report_.arena_count += other.report.arena_count;
       report_.pack_count += other.report.pack_count;
       report_.checked_bytes += other.report.checked_bytes;

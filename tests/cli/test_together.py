@@ -23,6 +23,16 @@ class Together(ProgramTest):
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=self.environment(), cwd=self.work, preexec_fn=default_signals)
 
+    def with_settings_of_one(self, setting, *arguments):
+        """By two processes, of which the second one alone has this in its environment. Returns as together()."""
+        own = [PROGRAM, *map(self.encode, arguments)]
+        process = subprocess.Popen([LAUNCHER, "-n", "1", *own, ":", "-n", "1", "env", setting, *own],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=self.environment(), cwd=self.work, preexec_fn=default_signals)
+        out, err = process.communicate(timeout=100)
+        own = [line for line in err.decode(errors="replace").splitlines() if line.startswith("varve: ")]
+        return process.returncode, out.decode(), own
+
     def together(self, count, *arguments):
         """Returns (exit code, standard output, what `varve` said on standard error)."""
         process = self.launch(count, *arguments)
@@ -50,6 +60,20 @@ class Together(ProgramTest):
         self.assertEqual([entry["step"] for entry in self.facts("list")["sets"]], list(range(len(COUNTS))))
         self.assert_whole()
         self.assert_nothing_is_left()
+
+    def test_processes_may_have_different_environments(self):
+        code, out, err = self.with_settings_of_one("VARVE_THREADS=1", "save", SAMPLE / "DD0006", "--job", "run", "--step", 1)
+        self.assertEqual((code, err), (SUCCESS, []), out)
+        code, out, err = self.with_settings_of_one("VARVE_THREADS=1", "restore", "run@1", "back")
+        self.assertEqual((code, err), (SUCCESS, []), out)
+        self.assertEqual(snapshot(self.work / "back"), snapshot(SAMPLE / "DD0006"))
+
+    def test_levels_that_one_process_alone_has_are_refused(self):
+        code, out, err = self.with_settings_of_one(f"VARVE_LEVELS=dir:{self.work}/other", "save", SAMPLE / "DD0006",
+                                                   "--job", "run", "--step", 1)
+        self.assertEqual(code, USAGE, out)
+        self.assertIn("levels says something else here than to the first process", err[0])
+        self.assertEqual(self.facts("list")["sets"], [])
 
     def test_what_is_known_is_found_whoever_saved_it(self):
         self.succeeds(4, "save", SAMPLE / "DD0006", "--job", "run", "--step", 1)

@@ -218,6 +218,9 @@ class SaveCommand final : public Command {
     for (const Status& warning : run.warnings) session.warn(warning);
     saving_.fill_from(run);
     has_levels_ = is_said(run, "levels");
+    for (const EffectiveOption& option : run.options) {
+      if (has_levels_ && option.name == "levels") all_levels_ = option.text;
+    }
     return {};
   }
 
@@ -278,9 +281,23 @@ class SaveCommand final : public Command {
                                     "keep the store elsewhere, or save a folder beside it");
   }
 
+  /// One set goes to one place: processes on other nodes may have another environment, or options file. Collective.
+  Status check_levels_of_first(Communicator& ranks) const {
+    VARVE_ASSIGN(const ByteVector told, told_by_first(ranks, [this]() -> Result<ByteVector> {
+                   const ByteSpan said = as_bytes(all_levels_);
+                   return ByteVector(said.begin(), said.end());
+                 }));
+    return agree(
+        ranks, as_text(told) == all_levels_
+                   ? Status()
+                   : Status::invalid_argument("the option levels says something else here than to the first process",
+                                              all_levels_.empty() ? "nothing" : all_levels_, "name them by --levels"));
+  }
+
   /// The first process makes levels that are not there, and is the one that brings sets along.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
               std::unique_ptr<CommandLevels>& levels) const {
+    VARVE_TRY(check_levels_of_first(ranks));
     if (!has_levels_) {
       VARVE_TRY(check_store_is_elsewhere(session));
       VARVE_ASSIGN(own, session.open_store());
@@ -351,6 +368,7 @@ class SaveCommand final : public Command {
   std::vector<std::string> tags_;
   std::string levels_;
   bool has_levels_ = false;  ///< said here, or to runs
+  std::string all_levels_;   ///< wherever they were said
 };
 }  // namespace
 
