@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -56,9 +57,10 @@ Result<Thread> start_thread(std::function<void()> body) {
       scheduler->end_thread(number);
     });
     return Thread(std::move(native), number);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
     if (scheduler != nullptr) scheduler->forget_thread(number);
-    return Status::resource_limit("the system refuses another thread", {}, "raise the user's limit of processes");
+    return Status::resource_limit("the system refuses another thread, or memory for it", {},
+                                  "raise the user's limit of processes");
   }
 }
 

@@ -14,9 +14,11 @@ ThreadPool::ThreadPool(size_t thread_count) {
   if (thread_count == 0) thread_count = processor_count();
   threads_.reserve(thread_count);
   while (threads_.size() < thread_count) {
-    Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
-      const WorkMeter::Scope metered(meter);
-      serve();
+    Result<Thread> started = run_guarded([this] {
+      return start_thread([this, meter = WorkMeter::current()] {
+        const WorkMeter::Scope metered(meter);
+        serve();
+      });
     });
     if (!started.ok()) break;  // the user's limit of processes is reached: the threads that there are do the work
     threads_.push_back(*std::move(started));
@@ -70,10 +72,13 @@ Status parallel_for(size_t count, size_t thread_count, const std::function<Statu
     }
   };
   std::vector<Thread> threads;
+  threads.reserve(std::min(thread_count, count));
   for (size_t i = 1; i < std::min(thread_count, count); ++i) {
-    Result<Thread> started = start_thread([&work, meter = WorkMeter::current()] {
-      const WorkMeter::Scope metered(meter);
-      work();
+    Result<Thread> started = run_guarded([&work] {
+      return start_thread([&work, meter = WorkMeter::current()] {
+        const WorkMeter::Scope metered(meter);
+        work();
+      });
     });
     if (!started.ok()) break;  // the system refuses more: those that there are do it all
     threads.push_back(*std::move(started));

@@ -107,8 +107,9 @@ class MemoryLevel final : public Level {
   }
 
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override {
-    const std::map<uint32_t, LeftSnapshot> left = left_of(candidate);
+    std::map<uint32_t, LeftSnapshot> left;
     const auto find_own = [&]() -> Result<std::unique_ptr<RankImage>> {
+      left = left_of(candidate);
       const auto own = left.find(wish.rank);
       if (own == left.end() || own->second.rank_count != wish.rank_count) return std::unique_ptr<RankImage>();
       VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, own->second.open());

@@ -9,6 +9,7 @@
 #include "comm/agreement.h"
 #include "comm/communicators.h"
 #include "core/bytes.h"
+#include "core/guarded.h"
 #include "level/levels.h"
 #include "level/retention.h"
 #include "level/stand_ins.h"
@@ -45,7 +46,11 @@ Result<Arrival> decode_arrival(ByteSpan bytes) {
 Status RedundancyLevel::prepare_on_node() {
   const size_t node_count = world_.seat.nodes.size();
   if (node_count < spec_.redundancy.nodes_min()) VARVE_TRY(take_fewer_nodes());
-  if (node_count < 2) return LevelStore::prepare_parent(world_.files, store_.spec(), store_.access().own_path());
+  if (node_count < 2) {
+    return agree(world_.ranks, run_guarded([this] {
+                   return LevelStore::prepare_parent(world_.files, store_.spec(), store_.access().own_path());
+                 }));
+  }
   std::array<uint64_t, 1> concurrent = {world_.ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(world_.ranks.all_min(concurrent));
   if (concurrent[0] == 0) {
@@ -131,6 +136,17 @@ void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
 }
 
 void RedundancyLevel::accept(const NewSet& set) {
+  try {
+    meet_and_protect(set);
+  } catch (...) {
+    // Others would wait for what this one does next.
+    broken_ = true;
+    world_.ranks.revoke();
+    record(status_from_current_exception(), set.step);
+  }
+}
+
+void RedundancyLevel::meet_and_protect(const NewSet& set) {
   if (set.outcome.ok()) {
     const MutexLock lock(mutex_);
     not_rebuilt_.erase(set.step);

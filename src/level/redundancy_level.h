@@ -51,6 +51,7 @@ class RedundancyLevel final : public Level {
   Status take_fewer_nodes();
   Status restore();
   void drop_stand_ins();
+  void meet_and_protect(const NewSet& set);
   Result<Meeting> meet(uint64_t step, bool saved);
   Status protect_now(uint64_t step);
   void record(const Status& failure, std::optional<uint64_t> step = std::nullopt);

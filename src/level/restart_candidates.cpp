@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "comm/agreement.h"
 #include "comm/gather.h"
 #include "core/bytes.h"
+#include "core/guarded.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
 #include "store/commit.h"
@@ -226,7 +228,8 @@ namespace {
 /// Makes sets of parts that runs have left, if all are there; on the rank that speaks for the level.
 void complete_leftovers(const StoreAccess& access, LevelWorld& world) {
   if (access.is_away() || !access.speaks() || access.opened() == nullptr) return;
-  const Result<std::vector<SetName>> completed = complete_leftover_parts(*access.opened(), world.job);
+  const Result<std::vector<SetName>> completed =
+      run_guarded([&] { return complete_leftover_parts(*access.opened(), world.job); });
   if (!completed.ok()) {
     world.warnings.add(completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
   }
@@ -235,24 +238,25 @@ void complete_leftovers(const StoreAccess& access, LevelWorld& world) {
 /// The job's sets, as this rank sees them. Collective.
 Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& world) {
   StoreAccess& access = level.access();
-  Result<std::vector<uint64_t>> steps = std::vector<uint64_t>();
-  if (!access.is_away() && (level.spec().is_of_node() || world.ranks.rank() == 0)) {
-    PatientReads reads(*access.opened(), world.clock);
-    steps = reads([&] { return Catalog(*access.opened()).steps(world.job); });
-  }
-  VARVE_TRY(access.agree_on(steps.status()));
   std::vector<StoredStep> sets;
-  if (!steps.ok()) return sets;
-  for (const uint64_t step : *steps) {
-    StoredStep& set = sets.emplace_back();
-    set.step = step;
-    if (!access.speaks()) continue;
-    // Whoever takes it says what is wrong with one that cannot be read.
-    const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
-    if (!record.ok()) continue;
-    const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
-    set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s, record->run};
-  }
+  const Status listed = run_guarded([&]() -> Status {
+    if (access.is_away() || (!level.spec().is_of_node() && world.ranks.rank() != 0)) return {};
+    PatientReads reads(*access.opened(), world.clock);
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, reads([&] { return Catalog(*access.opened()).steps(world.job); }));
+    for (const uint64_t step : steps) {
+      StoredStep& set = sets.emplace_back();
+      set.step = step;
+      if (!access.speaks()) continue;
+      // Whoever takes it says what is wrong with one that cannot be read.
+      const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
+      if (!record.ok()) continue;
+      const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
+      set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s, record->run};
+    }
+    return {};
+  });
+  VARVE_TRY(access.agree_on(listed));
+  if (!listed.ok()) sets.clear();
   return sets;
 }
 }  // namespace
@@ -261,17 +265,21 @@ Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
   LevelWorld& world = levels.world();
   // What a rank completes is seen by all who list later.
   for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);
-  VARVE_TRY(world.ranks.barrier());
   std::vector<MemoryStep> snapshots;
   std::vector<StoreSteps> sets;
-  for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
-    for (const MemoryStep& step : levels.at(ordinal).snapshots()) snapshots.push_back(step);
-    StoreLevel* const level = levels.at(ordinal).as_store();
-    if (level == nullptr) continue;
-    StoreSteps& of_store = sets.emplace_back();
-    of_store.level = ordinal;
-    if (levels.stores().size() > 1 || level->spec().is_of_node()) of_store.place = level->name();
-    VARVE_ASSIGN(of_store.steps, list_steps(*level, world));
+  // The barrier, too.
+  VARVE_TRY(agree(world.ranks, run_guarded([&] {
+                    for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
+                      for (const MemoryStep& step : levels.at(ordinal).snapshots()) snapshots.push_back(step);
+                      const StoreLevel* const level = levels.at(ordinal).as_store();
+                      if (level == nullptr) continue;
+                      StoreSteps& of_store = sets.emplace_back();
+                      of_store.level = ordinal;
+                      if (levels.stores().size() > 1 || level->spec().is_of_node()) of_store.place = level->name();
+                    }
+                  })));
+  for (StoreSteps& of_store : sets) {
+    VARVE_ASSIGN(of_store.steps, list_steps(*levels.at(of_store.level).as_store(), world));
   }
   return agree_on_candidates(world.ranks, snapshots, std::move(sets));
 }
@@ -333,16 +341,19 @@ void bring_behind(const Levels& levels, const RestartCandidate& taken,
                   const std::vector<RestartCandidate>& candidates) {
   const Store* const nearest = levels.nearest().access().opened();
   if (nearest == nullptr) return;
-  Result<SetRecord> record = Status::not_found("it has not been read yet");
+  std::optional<uint64_t> number;  // the set's, once it has been read
   for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
     const bool has_it = std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
       return !candidate.memory_run && candidate.level == ordinal && candidate.is_same_checkpoint(taken);
     });
     StoreLevel* const level = levels.at(ordinal).as_store();
     if (level == nullptr || level == &levels.nearest() || has_it) continue;
-    if (!record.ok()) record = Catalog(*nearest).read({levels.world().job, taken.step});
-    if (!record.ok()) return;
-    level->accept({.step = taken.step, .number = record->number, .everywhere = true});
+    if (!number) {
+      const Result<SetRecord> record = Catalog(*nearest).read({levels.world().job, taken.step});
+      if (!record.ok()) return;
+      number = record->number;
+    }
+    level->accept({.step = taken.step, .number = *number, .everywhere = true});
   }
 }
 

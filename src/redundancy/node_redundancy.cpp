@@ -9,6 +9,7 @@
 #include <set>
 
 #include "comm/agreement.h"
+#include "core/guarded.h"
 #include "core/quantity.h"
 #include "redundancy/member_files.h"
 #include "redundancy/node_exchange.h"
@@ -265,7 +266,7 @@ class SetProtector {
     VARVE_TRY(plan_groups());
     VARVE_TRY(describe());
     VARVE_TRY(drop_another_protection());
-    VARVE_TRY(agree(folder_ ? folder_->prepare() : Status()));
+    VARVE_TRY(agree(run_guarded([this] { return folder_ ? folder_->prepare() : Status(); })));
     VARVE_TRY(make());
     return report();
   }
@@ -327,14 +328,18 @@ class SetProtector {
 
   /// What all members of the group have makes its description.
   Status describe() {
-    const Result<ProtectedMember> own = describe_own();
+    const Result<ByteVector> own = run_guarded([this]() -> Result<ByteVector> {
+      VARVE_ASSIGN(const ProtectedMember member, describe_own());
+      return folder_ ? encode_member(member) : ByteVector();
+    });
     VARVE_TRY(agree(own.status()));
-    Status status;
-    if (group_->takes_part()) {
-      const Result<std::vector<ByteVector>> members = group_->gather(folder_ ? encode_member(*own) : ByteVector());
-      status = members.ok() && folder_ ? create_group(*members) : members.status();
-    }
-    return agree(status);
+    // Not guarded: the others of the group wait for it.
+    Result<std::vector<ByteVector>> members = std::vector<ByteVector>();
+    if (group_->takes_part()) members = group_->gather(*own);
+    return agree(run_guarded([&]() -> Status {
+      VARVE_TRY(members.status());
+      return group_->takes_part() && folder_ ? create_group(*members) : Status();
+    }));
   }
   Status create_group(const std::vector<ByteVector>& members) {
     const NodeLabel label{set_, group_ordinal_, report_.group_count};
@@ -352,24 +357,30 @@ class SetProtector {
   Status drop_another_protection() {
     bool another = false;
     if (folder_) {
-      const Result<ParityHeader> header = read_member_header(*folder_, folder_->path());
+      const Result<ParityHeader> header = run_guarded([this] { return read_member_header(*folder_, folder_->path()); });
       another = header.ok() ? header->group.description() != parity_->description()
                             : header.status().code() != StatusCode::not_found;
     }
     std::array<uint64_t, 1> any = {another ? uint64_t{1} : uint64_t{0}};
     VARVE_TRY(leaders_.all_max(any));
     if (any[0] == 0) return {};
-    return agree(drop_redundancy(place_, set_));
+    return agree(run_guarded([this] { return drop_redundancy(place_, set_); }));
   }
 
   Status make() {
     std::optional<MemberReader> reader;
-    if (folder_) reader.emplace(*folder_, folder_->path(), parity_->member(group_->position()).files);
-    const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
-    Status status = group_->takes_part() ? exchange->prepare() : Status();
+    std::unique_ptr<CommunicatorExchange> exchange;
+    Status status = run_guarded([&] {
+      if (folder_) reader.emplace(*folder_, folder_->path(), parity_->member(group_->position()).files);
+      exchange = group_->make_exchange(reader ? &*reader : nullptr);
+      return group_->takes_part() ? exchange->prepare() : Status();
+    });
     VARVE_TRY(agree(status));
     if (group_->takes_part()) {
-      if (folder_) status = make_parity(*folder_, folder_->path(), *parity_, group_->position(), *exchange);
+      if (folder_) {
+        status = run_guarded(
+            [&] { return make_parity(*folder_, folder_->path(), *parity_, group_->position(), *exchange); });
+      }
       const Status finished = exchange->finish();
       if (status.ok()) status = finished;
     }
@@ -579,21 +590,27 @@ Status SetRestorer::keep_groups(const std::vector<ByteVector>& descriptions) {
 
 /// What was protected, from whatever redundancy files there are: the same on all leaders.
 Status SetRestorer::learn_groups() {
-  if (folder_) {
+  const Status read = run_guarded([this]() -> Status {
+    if (!folder_) return {};
     Result<ParityHeader> header = read_member_header(*folder_, folder_->path());
     if (header.ok()) own_header_.emplace(std::move(*header));
-  }
+    return {};
+  });
+  VARVE_TRY(agree(read));
   VARVE_ASSIGN(const std::vector<ByteVector> descriptions, gather_descriptions());
   return keep_groups(descriptions);
 }
 
 Status SetRestorer::take_positions() {
-  std::optional<GroupPosition> told;
-  for (uint32_t group = 0; own_header_ && group < groups_.size(); ++group) {
-    if (groups_[group].description() == own_header_->group.description()) told = {group, own_header_->position};
-  }
-  if (folder_) folder_->note_header();
-  Result<NodeClaim> claim = folder_ ? find_claim(*place_.fs, place_.path, groups_, told) : NodeClaim();
+  Result<NodeClaim> claim = run_guarded([this]() -> Result<NodeClaim> {
+    std::optional<GroupPosition> told;
+    for (uint32_t group = 0; own_header_ && group < groups_.size(); ++group) {
+      if (groups_[group].description() == own_header_->group.description()) told = {group, own_header_->position};
+    }
+    if (!folder_) return NodeClaim();
+    folder_->note_header();
+    return find_claim(*place_.fs, place_.path, groups_, told);
+  });
   VARVE_TRY(agree(claim.status()));
   claim->node = place_.node;
   is_free_ = claim->is_free;
@@ -658,21 +675,23 @@ Status SetRestorer::make_plan(const std::vector<ByteVector>& encoded) {
 
 /// Looks at what is whole, and plans what has to be made. Fails on all if any group has lost too much.
 Status SetRestorer::survey() {
-  Status mine;
   ByteVector own;
-  if (is_member()) {
+  VARVE_TRY(agree(run_guarded([&]() -> Status {
+    if (!is_member()) return {};
     const SurveyOptions options{.contents = contents_, .known_whole = &known_whole_};
     const MemberSurvey survey = survey_member(*folder_, folder_->path(), own_group(), own_at_->position, options);
-    mine = check_conflict(survey);
     own = encode_survey(survey);
-  }
-  VARVE_TRY(agree(mine));
-  if (group_->takes_part()) {
-    const Result<std::vector<ByteVector>> surveys = group_->gather(own);
-    mine = surveys.ok() && is_member() ? make_plan(*surveys) : surveys.status();
-  }
+    return check_conflict(survey);
+  })));
+  // Not guarded: the others of the group wait for it.
+  Result<std::vector<ByteVector>> surveys = std::vector<ByteVector>();
+  if (group_->takes_part()) surveys = group_->gather(own);
+  const Status planned = run_guarded([&]() -> Status {
+    VARVE_TRY(surveys.status());
+    return group_->takes_part() && is_member() ? make_plan(*surveys) : Status();
+  });
   // All members of a group say the same.
-  return agree_among_nodes(leaders_, "", mine);
+  return agree_among_nodes(leaders_, "", planned);
 }
 
 Result<bool> SetRestorer::anything_lost() {
@@ -684,13 +703,19 @@ Result<bool> SetRestorer::anything_lost() {
 Status SetRestorer::rebuild(std::vector<std::string>& rebuilt) {
   const bool lost = is_member() && plan_->survey(own_at_->position).anything_lost();
   std::optional<MemberReader> reader;
-  if (is_member()) reader.emplace(*folder_, folder_->path(), own_group().member(own_at_->position).files);
-  const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
-  Status status = lost ? folder_->prepare() : Status();
-  if (status.ok() && group_->takes_part()) status = exchange->prepare();
+  std::unique_ptr<CommunicatorExchange> exchange;
+  Status status = run_guarded([&]() -> Status {
+    if (is_member()) reader.emplace(*folder_, folder_->path(), own_group().member(own_at_->position).files);
+    exchange = group_->make_exchange(reader ? &*reader : nullptr);
+    if (lost) VARVE_TRY(folder_->prepare());
+    return group_->takes_part() ? exchange->prepare() : Status();
+  });
   VARVE_TRY(agree(status));
   if (group_->takes_part()) {
-    if (is_member()) status = varve::rebuild(*folder_, folder_->path(), *plan_, own_at_->position, *exchange);
+    if (is_member()) {
+      status =
+          run_guarded([&] { return varve::rebuild(*folder_, folder_->path(), *plan_, own_at_->position, *exchange); });
+    }
     const Status finished = exchange->finish();
     if (status.ok()) status = finished;
   }
@@ -737,10 +762,10 @@ std::string SetRestorer::say_what_was_rebuilt() const {
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
                                               const RestoreLostOptions& options) {
   const auto tidy = [&options](const NodePlace& each) {
-    return each.path.empty() ? Status() : tidy_redundancy(each, options.job);
+    return run_guarded([&] { return each.path.empty() ? Status() : tidy_redundancy(each, options.job); });
   };
   VARVE_TRY(agree_among_nodes(leaders, place.node, tidy(place)));
-  const Result<std::vector<SetName>> mine = list_redundancy(place, options.job);
+  const Result<std::vector<SetName>> mine = run_guarded([&] { return list_redundancy(place, options.job); });
   VARVE_TRY(agree_among_nodes(leaders, place.node, mine.status()));
   VARVE_ASSIGN(const std::vector<SetName> sets, unite_sets(leaders, *mine));
   std::vector<RestoredSet> restored;

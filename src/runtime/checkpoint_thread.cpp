@@ -199,7 +199,9 @@ CheckpointNotes::Begin CheckpointThread::take_begin(uint64_t step) {
 }
 
 void CheckpointThread::tell(uint64_t step, const LevelDuty& levels, const Status& outcome) {
-  if (duty_.accept && levels.save) duty_.accept({step, levels.number, levels.everywhere, outcome});
+  if (!duty_.accept || !levels.save) return;
+  const Status told = run_guarded([&] { duty_.accept({step, levels.number, levels.everywhere, outcome}); });
+  if (!told.ok()) warnings_.add(told.with_context("not all levels know of a set that was made"));
 }
 
 void CheckpointThread::lose_step(uint64_t step, const Status& why) {

@@ -187,18 +187,15 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 Status RankRestart::look(const RestartCandidate& candidate) {
   wish_.divided_anew = false;
   unwanted_.clear();
-  return run_guarded([&] {
-    candidate_ = candidate;
-    return look_again();
-  });
+  VARVE_TRY(run_guarded([&] { candidate_ = candidate; }));
+  return look_again();
 }
 
+/// What of it is done with other ranks is not guarded: this one would not come to what they come to next.
 Status RankRestart::look_again() {
-  return run_guarded([&]() -> Status {
-    image_.reset();
-    VARVE_ASSIGN(image_, levels_.at(candidate_.level).image(candidate_, wish_));
-    return variables_.check_loadable(image_->table());
-  });
+  image_.reset();
+  VARVE_ASSIGN(image_, levels_.at(candidate_.level).image(candidate_, wish_));
+  return run_guarded([&] { return variables_.check_loadable(image_->table()); });
 }
 
 namespace {
@@ -301,21 +298,23 @@ Status RankRestart::load() {
 }
 
 Status RankRestart::finish() {
-  const ReshapedImage* const reshaped = image_->as_reshaped();
-  const std::set<std::string> ignored = reshaped == nullptr ? std::set<std::string>() : reshaped->ignored();
-  // What is ignored the program has given up itself.
-  leaves_out_ = !image_->left_out().empty() || !unwanted_.empty() || variables_.leaves_out(image_->table());
-  levels_.world().warnings.add(image_->left_out());
-  levels_.world().warnings.add(unwanted_);
-  levels_.world().warnings.add(variables_.changes(image_->table(), ignored));
-  return variables_.finish_load();
+  return run_guarded([this] {
+    const ReshapedImage* const reshaped = image_->as_reshaped();
+    const std::set<std::string> ignored = reshaped == nullptr ? std::set<std::string>() : reshaped->ignored();
+    // What is ignored the program has given up itself.
+    leaves_out_ = !image_->left_out().empty() || !unwanted_.empty() || variables_.leaves_out(image_->table());
+    levels_.world().warnings.add(image_->left_out());
+    levels_.world().warnings.add(unwanted_);
+    levels_.world().warnings.add(variables_.changes(image_->table(), ignored));
+    return variables_.finish_load();
+  });
 }
 
 Status RankRestart::mend(const RestartCandidate& candidate) {
   StoreLevel* const store = levels_.at(candidate.level).as_store();
   if (store == nullptr) return {};
   image_.reset();  // it has readers of what is going to be replaced
-  return store->mend(candidate.step, levels_.stores());
+  return run_guarded([&] { return store->mend(candidate.step, levels_.stores()); });
 }
 
 namespace {
@@ -508,11 +507,14 @@ Status warn_of_unprotected(LevelWorld& world, const VariableTable& variables, co
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
-  VARVE_TRY(agree(world.ranks, variables.check_overruled()));
+  RankWish wish{world.ranks.rank(), world.ranks.rank_count(), {}, variables.may_change(), {}};
+  VARVE_TRY(agree(world.ranks, run_guarded([&] {
+                    wish.variables = variables.wanted();
+                    return variables.check_overruled();
+                  })));
   VARVE_TRY(complete_left_parts(levels));
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
   const std::vector<RestartCandidate> selected = select(candidates, selection);
-  RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
   VARVE_TRY(warn_of_unprotected(world, variables, wish));
   VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
   VARVE_ASSIGN(wish.all_alike, want_alike(world.ranks, wish.variables));

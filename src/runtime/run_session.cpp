@@ -10,6 +10,7 @@
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
+#include "core/guarded.h"
 #include "core/process.h"
 #include "level/memory_level.h"
 #include "level/restart_points.h"
@@ -31,9 +32,10 @@ std::function<void(const Status&)> notice_of(WarningList& warnings, const Settin
 
 /// A name for this run, the same on all ranks. Collective.
 Result<UniqueId> agree_on_run(Communicator& ranks) {
-  const Result<UniqueId> chosen = ranks.rank() == 0 ? UniqueId::random() : UniqueId();
-  VARVE_TRY(agree(ranks, chosen.status()));
-  VARVE_ASSIGN(const ByteVector told, ranks.broadcast(chosen->bytes, 0));
+  VARVE_ASSIGN(const ByteVector told, told_by_first(ranks, []() -> Result<ByteVector> {
+                 VARVE_ASSIGN(const UniqueId run, UniqueId::random());
+                 return ByteVector(run.bytes.begin(), run.bytes.end());
+               }));
   ByteReader in(told);
   return UniqueId::read(in);
 }
@@ -301,7 +303,9 @@ Status RunSession::settle_before_restart() {
   if (!has_snapshots) return {};
   VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
   VARVE_TRY(settle("the run goes back, and its last checkpoint has failed"));
-  left_.add_own(stage_one_.own_snapshots());
+  Result<std::vector<LeftSnapshot>> own = run_guarded([this] { return stage_one_.own_snapshots(); });
+  VARVE_TRY(agree(*ranks_, own.status()));
+  left_.add_own(std::move(*own));
   return {};
 }
 
@@ -583,7 +587,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     ledger_.note_snapshot(cost);
     return cost;
   };
-  const Result<SnapshotCost> cost = snapshot();
+  const Result<SnapshotCost> cost = run_guarded(snapshot);
   monitor_.note_snapshot(step, begin, duty.save, cost);
   Status made = cost.status();
   if (!made.ok()) {
@@ -852,9 +856,12 @@ Status RunSession::abandon() {
 /// all the same. A leader on another node gets it by messages, and is told by the relay that this is all.
 void RunSession::leave_the_others() {
   stage_two_.wait_little_for_others();
-  if (stage_one_.plan().crosses_nodes) return;
+  if (!stage_one_.plan().crosses_nodes) break_off();
+}
+
+/// Threads beside the program that wait for a rank would wait in vain, here and elsewhere.
+void RunSession::break_off() {
   stage_one_.memory().group().give_up(UINT64_MAX);
-  // Threads beside the program that wait for a rank would wait in vain, here and elsewhere.
   ranks_->revoke();
 }
 

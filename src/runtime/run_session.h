@@ -65,6 +65,8 @@ class RunSession {
   Status wait();
   Status finish(std::chrono::duration<double> limit);
   Status abandon();
+  /// An exception has taken this rank out of something that all do together: the others are not to wait for it.
+  void break_off();
 
   SessionProgress progress() const;
   std::vector<Status> warnings() { return warnings_.take(); }

@@ -46,6 +46,20 @@ class Session::Impl {
     }
   }
 
+  /// The same of what all ranks do together. A rank that cannot go on in the midst of it, as it lacks memory, lets the
+  /// others fail rather than wait for it, where the library below can tell them.
+  template <class Call>
+  auto together(Call call) const {
+    return with([&](RunSession& run) -> std::invoke_result_t<Call&, RunSession&> {
+      try {
+        return call(run);
+      } catch (...) {
+        run.break_off();
+        return status_from_current_exception().with_context("this rank could not go on, and has given the session up");
+      }
+    });
+  }
+
   Status finish(std::chrono::duration<double> limit) {
     if (!is_owner()) return wrong_process();
     return ended_with_ranks_ ? *ended_with_ranks_ : run_->finish(limit);
@@ -131,23 +145,23 @@ Result<std::byte*> Session::lend_bytes(std::string_view name, std::byte* grid) {
 }
 
 Result<std::optional<uint64_t>> Session::restart(const RestartChoice& choice) {
-  return impl_->with([&](RunSession& run) { return run.restart(choice); });
+  return impl_->together([&](RunSession& run) { return run.restart(choice); });
 }
 
 Result<std::optional<uint64_t>> Session::reject() {
-  return impl_->with([](RunSession& run) { return run.reject(); });
+  return impl_->together([](RunSession& run) { return run.reject(); });
 }
 
 Result<std::vector<RestartPoint>> Session::restart_points() {
-  return impl_->with([](RunSession& run) { return run.restart_points(); });
+  return impl_->together([](RunSession& run) { return run.restart_points(); });
 }
 
 Result<std::vector<SavedVariable>> Session::saved_variables(uint64_t step) {
-  return impl_->with([&](RunSession& run) { return run.saved_variables(step); });
+  return impl_->together([&](RunSession& run) { return run.saved_variables(step); });
 }
 
 Status Session::drop(uint64_t step) {
-  return impl_->with([&](RunSession& run) { return run.drop(step); });
+  return impl_->together([&](RunSession& run) { return run.drop(step); });
 }
 
 bool Session::due(uint64_t step) {
@@ -155,7 +169,7 @@ bool Session::due(uint64_t step) {
 }
 
 Status Session::checkpoint(uint64_t step, Persistence persistence) {
-  return impl_->with([&](RunSession& run) { return run.checkpoint(step, persistence); });
+  return impl_->together([&](RunSession& run) { return run.checkpoint(step, persistence); });
 }
 
 bool Session::should_stop() const {
@@ -163,7 +177,7 @@ bool Session::should_stop() const {
 }
 
 Status Session::wait() {
-  return impl_->with([](RunSession& run) { return run.wait(); });
+  return impl_->together([](RunSession& run) { return run.wait(); });
 }
 
 Status Session::finish(std::chrono::duration<double> limit) { return impl_->finish(limit); }

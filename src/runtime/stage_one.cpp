@@ -201,7 +201,7 @@ void StageOne::skip(uint64_t step) {
   memory_->group().give_up(step);
 }
 
-std::vector<LeftSnapshot> StageOne::own_snapshots() const {
+Result<std::vector<LeftSnapshot>> StageOne::own_snapshots() const {
   std::vector<SegmentOwner> owners;
   for (const uint32_t rank : plan_.node().ranks) owners.push_back(owner_of(rank));
   return find_snapshots(owners);
@@ -209,7 +209,8 @@ std::vector<LeftSnapshot> StageOne::own_snapshots() const {
 
 void StageOne::forget_snapshots(const std::optional<CheckpointId>& kept) {
   memory_->forget(variables_, kept);
-  has_snapshots_ = !own_snapshots().empty();
+  const Result<std::vector<LeftSnapshot>> own = own_snapshots();
+  has_snapshots_ = !own.ok() || !own->empty();
 }
 
 Result<SnapshotCost> StageOne::copy(const CheckpointId& checkpoint, double begin_seconds) {

@@ -98,7 +98,7 @@ class StageOne {
   /// Whether the run has made a snapshot since it began, or went back, or has kept one of before.
   bool has_snapshots() const { return has_snapshots_; }
   /// What the ranks of this node have in memory, none of which is being written.
-  std::vector<LeftSnapshot> own_snapshots() const;
+  Result<std::vector<LeftSnapshot>> own_snapshots() const;
   /// The run begins anew, and has nothing in its memory any more but `kept`. Nobody else reads what is there.
   void forget_snapshots(const std::optional<CheckpointId>& kept = {});
 

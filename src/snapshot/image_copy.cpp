@@ -248,6 +248,7 @@ void CopyTeam::start() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  helpers_.reserve(threads_ - 1);
   while (helpers_.size() + 1 < threads_) {
     Result<Thread> helper = start_thread([this] { help(); });
     if (!helper.ok()) break;  // those that there are do it all

@@ -304,10 +304,16 @@ Status SnapshotMemory::fill(const CheckpointId& checkpoint, VariableTable& varia
   options_.after_step("room made");
 
   slots_.begin_fill(*index, checkpoint);
-  options_.after_step("filling");
-  copy_parts(slot, variables, team_);
-  options_.after_step("copied");
-  publish(slot, *index, variables);  // the commit point of the memory level
+  const Status filled = run_guarded([&] {
+    options_.after_step("filling");
+    copy_parts(slot, variables, team_);
+    options_.after_step("copied");
+    publish(slot, *index, variables);  // the commit point of the memory level
+  });
+  if (!filled.ok()) {
+    slots_.empty(*index);
+    return filled;
+  }
   group_.ring();
   foresee_second(*index);
   return {};

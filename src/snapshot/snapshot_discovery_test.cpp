@@ -246,5 +246,24 @@ TEST(SnapshotDiscovery, TakesWhatALivingProcessHasLeftForThatOfARunThatIsOver) {
   EXPECT_EQ(steps_found(folder, next), std::vector<uint64_t>{5});
 }
 
+/// What cannot be looked at now may be a checkpoint.
+TEST(SnapshotDiscovery, DoesNotTakeForNoneWhatCannotBeMapped) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  ASSERT_TRUE(WIFSIGNALED(test::run_in_child([&] { fill_and_die(owner, 2, 2, "full"); })));
+  struct stat before {};
+  ASSERT_EQ(::stat(owner.control_path().c_str(), &before), 0);
+
+  // More than there are addresses.
+  ASSERT_EQ(::truncate(owner.control_path().c_str(), off_t{1} << 60), 0);
+  EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random()).status().code(), StatusCode::resource_limit);
+  EXPECT_EQ(find_snapshots({owner}).status().code(), StatusCode::resource_limit);
+  EXPECT_EQ(memory_use(folder.family()).status().code(), StatusCode::resource_limit);
+  EXPECT_EQ(remove_left_runs(folder.family(), {owner.run}).code(), StatusCode::resource_limit);
+
+  ASSERT_EQ(::truncate(owner.control_path().c_str(), before.st_size), 0);
+  EXPECT_EQ(steps_found(folder, *UniqueId::random()), (std::vector<uint64_t>{2, 1}));
+}
+
 }  // namespace
 }  // namespace varve

@@ -248,9 +248,21 @@ Result<FoundSegments> list_segments(const SegmentFamily& family, const std::stri
   return found;
 }
 
+/// Whether a segment that cannot be opened has nothing to tell: there is none, it is another user's, or makes no sense.
+/// Of any other failure nobody knows what it has.
+bool tells_nothing(const Status& failure) {
+  return failure.code() == StatusCode::not_found || failure.code() == StatusCode::permission_denied ||
+         failure.code() == StatusCode::corrupt || failure.code() == StatusCode::unsupported;
+}
+
+Status not_looked_at(const Status& why) {
+  return why.with_context("what an earlier run has left in memory cannot be looked at, and stays there");
+}
+
 /// Whether the process that made a control segment, which need not make sense, still has it open.
-bool is_locked(const SegmentOwner& owner) {
+Result<bool> is_locked(const SegmentOwner& owner) {
   const Result<SharedSegment> segment = SharedSegment::open(owner.control_path(), SharedSegment::Access::read);
+  if (!segment.ok() && !tells_nothing(segment.status())) return not_looked_at(segment.status());
   return segment.ok() && segment->creator_holds_lock();
 }
 
@@ -276,13 +288,16 @@ std::vector<LeftSnapshot> snapshots_in(const SegmentOwner& owner, const ControlB
   return snapshots;
 }
 
-FoundRank look_at(const SegmentOwner& owner) {
+Result<FoundRank> look_at(const SegmentOwner& owner) {
   FoundRank rank;
   const Result<ControlBlock> control = ControlBlock::open(owner, SharedSegment::Access::read);
   if (!control.ok()) {
+    if (!tells_nothing(control.status())) return not_looked_at(control.status());
     rank.ours = control.status().code() != StatusCode::permission_denied;
     // Of another version, or damaged: then only the lock tells. Without a control segment the rest is nobody's.
-    rank.alive = rank.ours && is_locked(owner);
+    if (rank.ours) {
+      VARVE_ASSIGN(rank.alive, is_locked(owner));
+    }
     return rank;
   }
   rank.alive = control->owner_alive();
@@ -366,10 +381,11 @@ std::vector<LeftSnapshot> LeftRuns::of_rank(uint32_t rank) const {
   return own;
 }
 
-std::vector<LeftSnapshot> find_snapshots(const std::vector<SegmentOwner>& owners) {
+Result<std::vector<LeftSnapshot>> find_snapshots(const std::vector<SegmentOwner>& owners) {
   std::vector<LeftSnapshot> all;
   for (const SegmentOwner& owner : owners) {
     const Result<ControlBlock> control = ControlBlock::open(owner, SharedSegment::Access::read);
+    if (!control.ok() && !tells_nothing(control.status())) return not_looked_at(control.status());
     if (!control.ok()) continue;
     for (LeftSnapshot& snapshot : snapshots_in(owner, *control)) {
       snapshot.ranks_here = owners.size();
@@ -386,7 +402,7 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
     if (run == own) continue;
     bool ours = false, has_ended = false;
     for (const auto& [rank, segments] : ranks) {
-      FoundRank seen = look_at({family, run, rank});
+      VARVE_ASSIGN(FoundRank seen, look_at({family, run, rank}));
       if (seen.alive) {
         return Status::busy("the job is running already", fmt::format("rank {} on this node", rank),
                             "wait for its end, or give this one another job name");
@@ -410,7 +426,7 @@ Result<MemoryUse> memory_use(const SegmentFamily& family) {
   for (const auto& [run, ranks] : found) {
     for (const auto& [rank, segments] : ranks) {
       const SegmentOwner owner{family, run, rank};
-      const FoundRank seen = look_at(owner);
+      VARVE_ASSIGN(const FoundRank seen, look_at(owner));
       if (!seen.ours) continue;
       use.running = use.running || seen.alive;
       for (const std::string& what : segments) {
@@ -432,7 +448,8 @@ Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>
   std::set<std::pair<UniqueId, uint32_t>> alive;
   for (const auto& [run, ranks] : found) {
     for (const auto& [rank, segments] : ranks) {
-      if (look_at({family, run, rank}).alive) alive.insert({run, rank});
+      VARVE_ASSIGN(const FoundRank seen, look_at({family, run, rank}));
+      if (seen.alive) alive.insert({run, rank});
     }
   }
   // Before the control segments, without which nobody would know whose it is.

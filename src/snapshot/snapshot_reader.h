@@ -107,11 +107,12 @@ struct LeftRuns {
   std::vector<LeftSnapshot> of_rank(uint32_t rank) const;
 };
 
-/// What these have, who may live, as long as none of it is being written.
-std::vector<LeftSnapshot> find_snapshots(const std::vector<SegmentOwner>& owners);
+/// What these have, who may live, as long as none of it is being written. Fails as find_left_runs() does.
+Result<std::vector<LeftSnapshot>> find_snapshots(const std::vector<SegmentOwner>& owners);
 
 /// Looks through the folder for runs of this family other than `own`. busy: one of them lives, or may ("job is running
-/// already"). What cannot be made sense of belongs to its run, and offers no snapshot.
+/// already"). What cannot be made sense of belongs to its run, and offers no snapshot; what cannot be opened or mapped
+/// now, as memory or descriptors are short, may be a checkpoint: a failure.
 Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own);
 
 /// What a job has in the memory of this node.

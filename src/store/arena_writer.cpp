@@ -172,6 +172,7 @@ Status ArenaWriter::write(Buffer& buffer, size_t bytes, size_t writing) {
 /// As many as can write at once, with the first buffers; none if the system refuses, and the caller writes.
 void ArenaWriter::start_writers() {
   if (writers_.size() >= object_->writes_at_once()) return;
+  writers_.reserve(object_->writes_at_once());
   Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
     const WorkMeter::Scope metered(meter);
     run_writer();
