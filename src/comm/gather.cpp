@@ -13,22 +13,18 @@ namespace {
 /// Of messages; others of ours are the snapshot relay's and those of nodes.
 constexpr uint32_t kTag = 20;
 constexpr uint64_t kGatheredBytesMax = 256_MiB;
-/// Of who has failed himself, in place of a length: nothing follows.
-constexpr uint64_t kHasFailed = UINT64_MAX;
 
-/// That it failed, unless `outcome` is OK.
-Status send_all(Communicator& ranks, uint32_t to, const ByteVector& told, const Status& outcome) {
+Status send_all(Communicator& ranks, uint32_t to, const ByteVector& told) {
   std::array<std::byte, 8> length{};
-  store_le<uint64_t>(length.data(), outcome.ok() ? told.size() : kHasFailed);
+  store_le<uint64_t>(length.data(), told.size());
   VARVE_TRY(ranks.send(to, kTag, length));
-  return outcome.ok() ? ranks.send(to, kTag, told) : outcome;
+  return ranks.send(to, kTag, told);
 }
 
 Status receive_all(Communicator& ranks, uint32_t from, ByteVector& told) {
   std::array<std::byte, 8> length{};
   VARVE_TRY(ranks.receive(from, kTag, length));
   const auto bytes = load_le<uint64_t>(length.data());
-  if (bytes == kHasFailed) return Status::io_error("a rank could not tell what others had told it");
   if (bytes > kGatheredBytesMax - told.size()) return Status::corrupt("ranks tell more than there can be");
   const size_t begin = told.size();
   told.resize(begin + bytes);
@@ -39,23 +35,17 @@ Status receive_all(Communicator& ranks, uint32_t from, ByteVector& told) {
 Result<std::vector<ByteVector>> gather_to_first(Communicator& ranks, std::span<const uint32_t> members,
                                                 size_t own_place, ByteSpan mine) {
   ByteVector told;
-  Status outcome = run_guarded([&] {
-    ByteWriter out(told);
-    out.varint(mine.size());
-    out.bytes(mine);
-  });
-  // A member speaks for those behind it, as many as the lowest bit of its place says: so all is in order. Also one that
-  // has failed hears them, and says that it has.
+  ByteWriter out(told);
+  out.varint(mine.size());
+  out.bytes(mine);
+  // A member speaks for those behind it, as many as the lowest bit of its place says: so all is in order.
   for (size_t bit = 1; bit < members.size(); bit <<= 1) {
     if ((own_place & bit) != 0) {
-      VARVE_TRY(send_all(ranks, members[own_place - bit], told, outcome));
+      VARVE_TRY(send_all(ranks, members[own_place - bit], told));
       return std::vector<ByteVector>();
     }
-    if (own_place + bit >= members.size()) continue;
-    const Status heard = run_guarded([&] { return receive_all(ranks, members[own_place + bit], told); });
-    if (outcome.ok()) outcome = heard;
+    if (own_place + bit < members.size()) VARVE_TRY(receive_all(ranks, members[own_place + bit], told));
   }
-  VARVE_TRY(outcome);
   std::vector<ByteVector> all;
   ByteReader in(told);
   while (!in.at_end()) {

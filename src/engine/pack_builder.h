@@ -158,8 +158,8 @@ class FreshChunks {
     uint32_t pack = 0;    ///< ordinal in the group's packs
     uint32_t offset = 0;  ///< at most kPackBytesMax
   };
-  /// `expected`: how many there may be. No more than `found_bytes_max` are for those that are found: the rest of
-  /// `memory_bytes` is for the prefixes of others, and, of all, for what an index makes of them.
+  /// `expected`: how many there may be. Those that are found take no more than `found_bytes_max`; the rest of
+  /// `memory_bytes` holds the prefixes of the others. Room for the index's entries of all of them is counted in.
   explicit FreshChunks(uint64_t memory_bytes, uint64_t expected = 0, uint64_t found_bytes_max = UINT64_MAX);
   std::optional<Place> find(const Score& score, size_t bytes) const;
   void insert(const Score& score, size_t bytes, const Place& place);

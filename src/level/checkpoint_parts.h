@@ -37,7 +37,7 @@ struct PartLoad {
   std::vector<PartBox> boxes{};  ///< the same once more, for parts that are read by cells
 };
 
-/// A rank's table, as ranks tell it each other.
+/// A rank's table, as ranks tell each other.
 struct ToldTable {
   uint32_t rank = 0;  ///< of the run that made it
   uint64_t image_bytes = 0;

@@ -454,13 +454,19 @@ class NodeParts::Round {
 Result<bool> NodeParts::take_part(std::deque<Request>& requests, bool wants_more) {
   VARVE_TRY(broken_);
   Round round(*this, requests);
-  broken_ = run_guarded([&]() -> Status {
+  const auto take_part = [&]() -> Status {
     const Result<ByteVector> asked = run_guarded([&] { return round.ask(wants_more); });
     // Nothing at all makes no sense to anybody.
     VARVE_ASSIGN(const std::vector<ByteVector> all, ranks_.all_gather(asked.ok() ? *asked : ByteVector()));
     VARVE_TRY(first_failure(ranks_, run_guarded([&] { return round.prepare(all); })));
     return round.exchange();
-  });
+  };
+  try {
+    broken_ = take_part();
+  } catch (...) {
+    ranks_.revoke();  // the others are in the midst of the round
+    broken_ = status_from_current_exception();
+  }
   VARVE_TRY(broken_);
   ++rounds_;
   VARVE_TRY(run_guarded([&] { round.take(); }));

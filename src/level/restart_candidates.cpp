@@ -267,7 +267,7 @@ Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
   for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);
   std::vector<MemoryStep> snapshots;
   std::vector<StoreSteps> sets;
-  // The barrier, too.
+  // This is also the barrier that the line above needs.
   VARVE_TRY(agree(world.ranks, run_guarded([&] {
                     for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
                       for (const MemoryStep& step : levels.at(ordinal).snapshots()) snapshots.push_back(step);

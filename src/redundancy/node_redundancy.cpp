@@ -356,11 +356,13 @@ class SetProtector {
   /// Redundancy files of two protections contradict each other: the other one goes on all nodes before this one begins.
   Status drop_another_protection() {
     bool another = false;
-    if (folder_) {
-      const Result<ParityHeader> header = run_guarded([this] { return read_member_header(*folder_, folder_->path()); });
+    VARVE_TRY(agree(run_guarded([&]() -> Status {
+      if (!folder_) return {};
+      const Result<ParityHeader> header = read_member_header(*folder_, folder_->path());
       another = header.ok() ? header->group.description() != parity_->description()
                             : header.status().code() != StatusCode::not_found;
-    }
+      return {};
+    })));
     std::array<uint64_t, 1> any = {another ? uint64_t{1} : uint64_t{0}};
     VARVE_TRY(leaders_.all_max(any));
     if (any[0] == 0) return {};

@@ -182,12 +182,13 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
   return decision;
 }
 
-// A rank that has no memory left says so to the others, who wait for what it finds.
+// A rank that has no memory left says so to the others, who wait for what it finds; but not from the midst of what they
+// do together.
 
 Status RankRestart::look(const RestartCandidate& candidate) {
   wish_.divided_anew = false;
   unwanted_.clear();
-  VARVE_TRY(run_guarded([&] { candidate_ = candidate; }));
+  candidate_ = candidate;
   return look_again();
 }
 

@@ -55,7 +55,12 @@ class Session::Impl {
         return call(run);
       } catch (...) {
         run.break_off();
-        return status_from_current_exception().with_context("this rank could not go on, and has given the session up");
+        if constexpr (std::is_convertible_v<Status, std::invoke_result_t<Call&, RunSession&>>) {
+          return status_from_current_exception().with_context(
+              "this rank could not go on, and has given the session up");
+        } else {
+          return {};
+        }
       }
     });
   }
@@ -165,7 +170,7 @@ Status Session::drop(uint64_t step) {
 }
 
 bool Session::due(uint64_t step) {
-  return impl_->with([&](RunSession& run) { return run.due(step); });
+  return impl_->together([&](RunSession& run) { return run.due(step); });
 }
 
 Status Session::checkpoint(uint64_t step, Persistence persistence) {

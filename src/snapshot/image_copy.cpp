@@ -244,13 +244,13 @@ CopyTeam::~CopyTeam() {
 }
 
 void CopyTeam::start() {
+  helpers_.reserve(threads_ - 1);
   // A thread inherits the mask: the program's signals must find the program's threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  helpers_.reserve(threads_ - 1);
   while (helpers_.size() + 1 < threads_) {
-    Result<Thread> helper = start_thread([this] { help(); });
+    Result<Thread> helper = run_guarded([this] { return start_thread([this] { help(); }); });
     if (!helper.ok()) break;  // those that there are do it all
     helpers_.push_back(std::move(*helper));
   }

@@ -220,10 +220,11 @@ Result<SharedSegment> SharedSegment::open(const std::string& path, Access access
   const int mode = access == Access::read ? O_RDONLY : O_RDWR;
   // Anybody may make files in such folders: no links, no pipes that would make open() wait.
   segment.file_.reset(::open(segment.path_.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!segment.file_.valid()) return Status::from_errno(errno, "open", path);
+  const bool is_no_file = !segment.file_.valid() && (errno == ELOOP || errno == ENXIO);  // a link, a socket
+  if (!segment.file_.valid() && !is_no_file) return Status::from_errno(errno, "open", path);
   struct stat info {};
-  if (::fstat(segment.file_.get(), &info) != 0) return Status::from_errno(errno, "stat", path);
-  if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) {
+  if (!is_no_file && ::fstat(segment.file_.get(), &info) != 0) return Status::from_errno(errno, "stat", path);
+  if (is_no_file || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) {
     return Status(StatusCode::permission_denied, "this is no shared memory of this user", path);
   }
   if (info.st_size <= 0) return Status::corrupt("shared memory of no size", path);

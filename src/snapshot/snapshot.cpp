@@ -315,7 +315,7 @@ Status SnapshotMemory::fill(const CheckpointId& checkpoint, VariableTable& varia
     return filled;
   }
   group_.ring();
-  foresee_second(*index);
+  run_guarded([&] { foresee_second(*index); }).ignore("it is made when it is needed, then");
   return {};
 }
 

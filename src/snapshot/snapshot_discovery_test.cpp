@@ -262,6 +262,11 @@ TEST(SnapshotDiscovery, DoesNotTakeForNoneWhatCannotBeMapped) {
   EXPECT_EQ(remove_left_runs(folder.family(), {owner.run}).code(), StatusCode::resource_limit);
 
   ASSERT_EQ(::truncate(owner.control_path().c_str(), before.st_size), 0);
+  // A link of such a name, which anybody can make, is in nobody's way.
+  const SegmentOwner of_nobody = folder.owner_in_new_run();
+  ASSERT_EQ(::symlink("/etc/passwd", of_nobody.control_path().c_str()), 0);
+  EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random()).value().runs, std::vector<UniqueId>{owner.run});
+  ASSERT_EQ(::unlink(of_nobody.control_path().c_str()), 0);
   EXPECT_EQ(steps_found(folder, *UniqueId::random()), (std::vector<uint64_t>{2, 1}));
 }
 

@@ -5,7 +5,11 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
+#include <string>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "comm/agreement.h"
@@ -151,12 +155,14 @@ class Verifier {
     VARVE_ASSIGN(const auto all, ranks_.all_gather(encode_findings({report_, pack_damages_})));
     if (ranks_.rank() != 0) return {};
     // All have looked at the sets, and mostly found the same.
-    std::set<std::string> known;
-    for (const Damage& damage : report_.damages) known.insert(damage.what.to_string());
+    const auto key_of = [](const Damage& damage) {
+      return std::tuple(damage.what.to_string(), damage.affected_sets, damage.arena);
+    };
+    std::set<decltype(key_of(std::declval<const Damage&>()))> known;
+    for (const Damage& damage : report_.damages) known.insert(key_of(damage));
     for (uint32_t rank = 1; rank < all.size(); ++rank) {
       VARVE_ASSIGN(Findings other, decode_findings(all[rank]));
-      std::erase_if(other.report.damages,
-                    [&](const Damage& damage) { return !known.insert(damage.what.to_string()).second; });
+      std::erase_if(other.report.damages, [&](const Damage& damage) { return !known.insert(key_of(damage)).second; });
       report_.arena_count += other.report.arena_count;
       report_.pack_count += other.report.pack_count;
       report_.checked_bytes += other.report.checked_bytes;

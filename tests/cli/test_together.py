@@ -23,10 +23,11 @@ class Together(ProgramTest):
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=self.environment(), cwd=self.work, preexec_fn=default_signals)
 
-    def with_settings_of_one(self, setting, *arguments):
-        """By two processes, of which the second one alone has this in its environment. Returns as together()."""
-        own = [PROGRAM, *map(self.encode, arguments)]
-        process = subprocess.Popen([LAUNCHER, "-n", "1", *own, ":", "-n", "1", "env", setting, *own],
+    def by_two(self, first, second):
+        """Two processes with commands of their own, each with settings of its environment. Returns as together()."""
+        def command(settings, *arguments):
+            return ["-n", "1", "env", *settings, PROGRAM, *map(self.encode, arguments)]
+        process = subprocess.Popen([LAUNCHER, *command(*first), ":", *command(*second)],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=self.environment(), cwd=self.work, preexec_fn=default_signals)
         out, err = process.communicate(timeout=100)
@@ -61,18 +62,24 @@ class Together(ProgramTest):
         self.assert_whole()
         self.assert_nothing_is_left()
 
-    def test_processes_may_have_different_environments(self):
-        code, out, err = self.with_settings_of_one("VARVE_THREADS=1", "save", SAMPLE / "DD0006", "--job", "run", "--step", 1)
+    def test_processes_need_not_be_told_the_same_number_of_threads(self):
+        save = ("save", SAMPLE / "DD0006", "--job", "run", "--step", 1)
+        code, out, err = self.by_two(([], *save), (["VARVE_THREADS=1"], *save))
         self.assertEqual((code, err), (SUCCESS, []), out)
-        code, out, err = self.with_settings_of_one("VARVE_THREADS=1", "restore", "run@1", "back")
+        restore = ("restore", "run@1", "back")
+        code, out, err = self.by_two(([], *restore), ([], *restore, "--threads", 1))
         self.assertEqual((code, err), (SUCCESS, []), out)
         self.assertEqual(snapshot(self.work / "back"), snapshot(SAMPLE / "DD0006"))
 
-    def test_levels_that_one_process_alone_has_are_refused(self):
-        code, out, err = self.with_settings_of_one(f"VARVE_LEVELS=dir:{self.work}/other", "save", SAMPLE / "DD0006",
-                                                   "--job", "run", "--step", 1)
-        self.assertEqual(code, USAGE, out)
-        self.assertIn("levels says something else here than to the first process", err[0])
+    def test_what_one_process_alone_is_told_is_refused_with_a_word(self):
+        save = ("save", SAMPLE / "DD0006", "--job", "run", "--step", 1)
+        for settings, reason in ((["VARVE_LEVELS=dir:other"], "say both where checkpoints go"),
+                                 (["-u", "VARVE_STORE", f"VARVE_LEVELS=dir:{self.store}"], "levels says something else here"),
+                                 (["VARVE_MEMORY_BYTES=many"], "VARVE_MEMORY_BYTES")):
+            code, out, err = self.by_two(([], *save), (settings, *save))
+            self.assertEqual((code, len(err)), (USAGE, 1), (out, err))
+            self.assertIn(reason, err[0])
+            self.assertIn("rank 1", err[0])
         self.assertEqual(self.facts("list")["sets"], [])
 
     def test_what_is_known_is_found_whoever_saved_it(self):

@@ -81,7 +81,8 @@ std::set<pid_t> descendants() {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream in(entry.path() / "stat");
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    std::string text;
+    std::getline(in, text, '\0');  // nothing of one that has just ended: an iterator would throw
     const size_t behind_name = text.rfind(')');
     if (behind_name == std::string::npos || text[behind_name + 2] == 'Z') continue;
     parents[std::stoi(name)] = std::stoi(text.substr(behind_name + 4));

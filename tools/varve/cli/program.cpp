@@ -114,7 +114,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
     const double seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
     messages.event(fmt::format("{} has taken {}", parsed->command->name(), format_seconds(seconds)));
   }
-  if (!outcome.ok()) return fail(outcome.status());
+  if (!outcome.ok()) {
+    if (together) ranks.join().status().ignore("what is to be said is another failure");
+    return fail(outcome.status());
+  }
   if (!printed.ok()) return fail(printed);
   return *outcome;
 }

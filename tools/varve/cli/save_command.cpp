@@ -171,16 +171,13 @@ class SaveCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
-    VARVE_TRY(heed_options_of_runs(session));
-    VARVE_ASSIGN(SaveOptions options, saving_.take(true));
-    VARVE_TRY(check_source(options));
-    // It forks, so it comes before any thread.
-    LayoutServiceOptions reading;
-    reading.worker_count = std::clamp(processor_count(), 1u, kUsefulReaderProcesses);
-    const Result<std::unique_ptr<LayoutService>> layouts = LayoutService::start(std::move(reading));
+    SaveOptions options;
+    std::unique_ptr<LayoutService> layouts;
+    const Status ready = make_ready(session, options, layouts);
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
-    VARVE_TRY(agree(*ranks, layouts.status()));
+    // What is wrong on one process, with its environment or its options file, they all say.
+    VARVE_TRY(agree(*ranks, ready));
     VARVE_TRY(follow_first(*ranks, ranks->rank() == 0 ? look_at_what_is_named() : Status()));
     std::unique_ptr<Store> own;             // unless levels were named
     std::unique_ptr<CommandLevels> levels;  // if they were
@@ -196,7 +193,7 @@ class SaveCommand final : public Command {
       if (input->is_empty()) session.warn(Status::not_found("standard input is empty", stdin_name_));
     }
     ProgressSink& progress = session.begin_progress();
-    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
+    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, *layouts, *ranks, progress));
     const Status tagged = ranks->rank() == 0 ? tag(store, report.record.name) : Status();
     Onward onward;
     if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
@@ -210,6 +207,17 @@ class SaveCommand final : public Command {
   }
 
  private:
+  /// Before any thread, as the services of layouts fork.
+  Status make_ready(Session& session, SaveOptions& options, std::unique_ptr<LayoutService>& layouts) {
+    VARVE_TRY(heed_options_of_runs(session));
+    VARVE_ASSIGN(options, saving_.take(true));
+    VARVE_TRY(check_source(options));
+    LayoutServiceOptions reading;
+    reading.worker_count = std::clamp(processor_count(), 1u, kUsefulReaderProcesses);
+    VARVE_ASSIGN(layouts, LayoutService::start(std::move(reading)));
+    return {};
+  }
+
   /// What the environment and the options file say to a run holds here, too, where the command line says nothing.
   Status heed_options_of_runs(Session& session) {
     SettingsSources sources = SettingsSources::of_process();
