@@ -190,6 +190,11 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
   }
 }
 
+Result<uint64_t> number_of_next(const Store& store, const std::string& job, const SaveOptions& options) {
+  if (options.made_by.number) return *options.made_by.number;
+  return options.next_number ? options.next_number(job) : Catalog(store).next_number(job);
+}
+
 Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                              const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish,
                              KeptIndex* kept) {
@@ -200,8 +205,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
     if (i == 0) {
       VARVE_ASSIGN(lease, WriterLease::acquire(store));
     } else {
-      VARVE_ASSIGN(report.record.number,
-                   options.made_by.number ? *options.made_by.number : Catalog(store).next_number(name.job));
+      VARVE_ASSIGN(report.record.number, number_of_next(store, name.job, options));
     }
     return {};
   }));
@@ -573,7 +577,7 @@ class TogetherSaver {
     VARVE_ASSIGN(plan_.name, choose_set_name(store_, named_, options_));
     VARVE_TRY(Catalog(store_).check_is_new(plan_.name, {Remedy::choose_another_step, plan_.name.to_string()}));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
-    VARVE_ASSIGN(plan_.number, Catalog(store_).next_number(plan_.name.job));
+    VARVE_ASSIGN(plan_.number, number_of_next(store_, plan_.name.job, options_));
     VARVE_ASSIGN(source_, look_at_source(named_));
     plan_.folder = source_.folder;
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source_, options_, progress_));
@@ -631,7 +635,9 @@ class TogetherSaver {
   /// Nothing appears if it does not appear as a whole. A set that is there after all, but was not made durable, keeps
   /// its parts.
   void withdraw_part() const {
-    if (sources_.empty() || Catalog(store_).has(plan_.name)) return;
+    if (sources_.empty()) return;
+    const Result<bool> is_there = Catalog(store_).has(plan_.name);
+    if (!is_there.ok() || *is_there) return;
     remove_part(store_, part_).ignore("a prune gives it up after a while");
   }
 

@@ -83,6 +83,8 @@ struct SaveOptions {
   uint32_t thread_count = 0;        ///< 0: as many as processors
   bool direct_io = true;            ///< bypass the page cache when writing arenas
   RunOfSet made_by;
+  /// What number the next set of a job gets; none: what the store says (Catalog::next_number()).
+  std::function<Result<uint64_t>(const std::string& job)> next_number{};
   std::set<ArenaId> avoided_arenas;       ///< nothing that is in them is referred to, but stored anew
   std::function<Status()> may_publish{};  ///< of save_part(): asked right before the part can be seen; none: it may be
 };

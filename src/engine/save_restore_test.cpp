@@ -82,7 +82,7 @@ TEST_F(SaveRestore, SavesNothingOfAFolderThatASetIsLeaving) {
   EXPECT_EQ(saved(place / "run"), StatusCode::busy);
   options.choice.include = {"data"};
   EXPECT_EQ(saved(source), StatusCode::busy);
-  EXPECT_FALSE(Catalog(*store).has({"other", 7}));
+  EXPECT_FALSE(Catalog(*store).has({"other", 7}).value());
   options.choice = {.include = {}, .exclude = {note}};
   EXPECT_EQ(saved(source), StatusCode::ok);
   std::filesystem::remove(source + "/" + note);

@@ -148,7 +148,7 @@ TEST_P(Together, SaveOneSetThoughAnotherOfTheJobAppearsMeanwhile) {
   ASSERT_TRUE(all_are(outcomes, StatusCode::ok));
   const auto store = test::open_store(fs);
   EXPECT_EQ(Catalog(*store).read({"run", 7}).value().number, 1u) << "of all parts alike";
-  EXPECT_EQ(Catalog(*store).has({"run", 1}), GetParam() > 1);
+  EXPECT_EQ(Catalog(*store).has({"run", 1}).value(), GetParam() > 1);
   EXPECT_TRUE(test::restores_as(*store, {"run", 7}, saved));
 }
 

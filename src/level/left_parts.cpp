@@ -66,7 +66,14 @@ Result<NodeShares> shares_of_node(const Store& store, Clock& clock, const std::s
   VARVE_ASSIGN(const std::vector<uint64_t> steps, reads([&] { return Catalog(store).steps(job); }));
   for (const uint64_t step : steps) {
     const Result<SetRecord> record = reads([&] { return Catalog(store).read({job, step}); });
-    if (!record.ok()) continue;  // whoever has published the parts was about to replace it
+    if (record.status().code() == StatusCode::not_found) continue;  // dropped just now
+    if (!record.ok()) {
+      // A damaged one was about to be replaced by whoever has published parts. What is newer than one that cannot be
+      // read now, nobody knows.
+      if (record.status().code() != StatusCode::corrupt)
+        std::erase_if(shares, [&](const auto& share) { return std::get<0>(share.first) == step; });
+      continue;
+    }
     // Parts of it, or of what was made before it, take no place any more. A job that begins anew counts from 1 again.
     std::erase_if(shares, [&](const auto& share) {
       const auto& [of_step, number, run] = share.first;

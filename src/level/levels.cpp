@@ -179,6 +179,19 @@ Status drop_set(const Levels& levels, uint64_t step) {
   return {};
 }
 
+Result<uint64_t> next_number(const Levels& levels, const std::string& job) {
+  uint64_t number = 1;
+  for (const StoreLevel* const level : levels.stores()) {
+    const Store* const store = level->access().opened();
+    if (store == nullptr) continue;
+    const Result<uint64_t> next = Catalog(*store).next_number(job);
+    if (!next.ok() && level != &levels.nearest()) continue;  // it is away
+    VARVE_TRY(next.status());
+    number = std::max(number, *next);
+  }
+  return number;
+}
+
 std::optional<NewSet> newest_set(const Levels& levels) {
   const Store* const store = levels.nearest().access().opened();
   if (store == nullptr) return std::nullopt;

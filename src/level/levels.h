@@ -77,6 +77,9 @@ Result<bool> have_set(const Levels& levels, uint64_t step);
 /// where a restart looks first; and gives its space back, where no writer is in the way. While nothing is brought
 /// along.
 Status drop_set(const Levels& levels, uint64_t step);
+/// What number the next set of a job gets that is saved to the nearest level: behind all that any level has, as far as
+/// they can be reached, since an older number would count as old where it is brought to.
+Result<uint64_t> next_number(const Levels& levels, const std::string& job);
 /// The newest set of the run's job in the nearest store, as far as it is known to be complete; on a rank that has that
 /// open.
 std::optional<NewSet> newest_set(const Levels& levels);

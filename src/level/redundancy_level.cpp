@@ -106,7 +106,7 @@ Status RedundancyLevel::restore() {
           set.status.with_context(fmt::format("{} cannot be rebuilt from other nodes", set.set.to_string())));
     }
     const MutexLock lock(mutex_);
-    (set.status.ok() ? protected_ : not_rebuilt_).insert(set.set.step);
+    if (set.status.ok()) protected_.insert(set.set.step);
   }
   return parent;
 }
@@ -121,18 +121,15 @@ Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate
   return Status::not_found("redundancy has no sets of its own", name());
 }
 
-/// What is mended, or saved again, is not what was protected. What is left behind stays so until a new set comes; and
-/// what could not be rebuilt now, as a disk was full, or a node away, may be at the next start.
+/// What is mended is not what was protected. What is damaged, or left behind, stays protected until a new set takes its
+/// place: what could not be rebuilt, or read, now, as a disk was full, or a node away, may be at the next start.
 void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
-  if (&at != &store_ || found == Found::unreadable || found == Found::on_course) return;
-  {
-    const MutexLock lock(mutex_);
-    if (found == Found::left_behind || (found == Found::damaged && not_rebuilt_.contains(step))) {
-      if (newest_ && *newest_ >= step) newest_.reset();
-      return;
-    }
-  }
-  before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
+  if (&at != &store_) return;
+  if (found == Found::mended)
+    return before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
+  const MutexLock lock(mutex_);
+  const bool is_to_be_replaced = found == Found::damaged || found == Found::left_behind;
+  if (is_to_be_replaced && newest_ && *newest_ >= step) newest_.reset();
 }
 
 void RedundancyLevel::accept(const NewSet& set) {
@@ -149,7 +146,6 @@ void RedundancyLevel::accept(const NewSet& set) {
 void RedundancyLevel::meet_and_protect(const NewSet& set) {
   if (set.outcome.ok()) {
     const MutexLock lock(mutex_);
-    not_rebuilt_.erase(set.step);
     protected_.erase(set.step);  // what is protected is the set whose place it has taken
   }
   if (!leaders_ || !(set.everywhere || is_due(spec_, set.number))) return;
@@ -215,7 +211,6 @@ Status RedundancyLevel::before_drop(uint64_t step) {
   if (!world_.speaks_for_node()) return {};
   {
     const MutexLock lock(mutex_);
-    not_rebuilt_.erase(step);
     protected_.erase(step);
     if (newest_ == step) newest_.reset();
   }

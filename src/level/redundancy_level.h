@@ -62,8 +62,7 @@ class RedundancyLevel final : public Level {
   bool broken_ = false;                    ///< the leaders cannot talk any more
   mutable Mutex mutex_;
   std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
-  std::set<uint64_t> protected_ VARVE_GUARDED_BY(mutex_);    ///< steps
-  std::set<uint64_t> not_rebuilt_ VARVE_GUARDED_BY(mutex_);  ///< steps of which a part was lost, and is to be had
+  std::set<uint64_t> protected_ VARVE_GUARDED_BY(mutex_);  ///< steps
   Status last_error_ VARVE_GUARDED_BY(mutex_);
 };
 

@@ -92,11 +92,11 @@ Status add_steps(ByteReader& in, std::vector<StoreSteps>& stores) {
   return {};
 }
 
-/// Of what several have seen, what one of them knows the number of.
+/// Of what several have seen, what one of them could read, or else knows the number of.
 void sort_steps(std::vector<StoreSteps>& stores) {
   for (StoreSteps& store : stores) {
     std::sort(store.steps.begin(), store.steps.end(), [](const StoredStep& a, const StoredStep& b) {
-      return a.step != b.step ? a.step < b.step : a.number > b.number;
+      return std::tuple(a.step, a.made_s == 0, b.number) < std::tuple(b.step, b.made_s == 0, a.number);
     });
     const auto same = [](const StoredStep& a, const StoredStep& b) { return a.step == b.step; };
     store.steps.erase(std::unique(store.steps.begin(), store.steps.end(), same), store.steps.end());
@@ -131,7 +131,8 @@ bool RestartCandidate::is_same_checkpoint(const RestartCandidate& other) const {
 }
 
 namespace {
-/// What has no number was made after all sets that have lower steps, and with that of its own step.
+/// What has no number, as sets of early versions, was made after all sets that have lower steps, and with that of its
+/// own step.
 void number_the_rest(std::vector<RestartCandidate>& candidates) {
   std::map<uint64_t, uint64_t> newest_to;  // by step
   for (const RestartCandidate& candidate : candidates) {
@@ -141,9 +142,7 @@ void number_the_rest(std::vector<RestartCandidate>& candidates) {
   uint64_t newest = 0;
   for (auto& [step, number] : newest_to) number = newest = std::max(newest, number);
   for (RestartCandidate& candidate : candidates) {
-    if (candidate.number != 0) continue;
-    candidate.number = newest_to[candidate.step];
-    // Sets of early versions have no number.
+    if (candidate.number == 0) candidate.number = newest_to[candidate.step];
     candidate.is_known = candidate.memory_run || candidate.made_s;
   }
 }
@@ -195,7 +194,8 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
   for (const StoreLevel* const level : levels.stores()) {
     const StoreAccess& access = level->access();
     if (access.opened() == nullptr || !access.speaks()) continue;
-    const Result<uint64_t> next = first_number_of_run(*access.opened(), world.job);
+    PatientReads reads(*access.opened(), world.clock);
+    const Result<uint64_t> next = reads([&] { return first_number_of_run(*access.opened(), world.job); });
     // A level that fails now counts again when it is back, and what can be restarted from does anyway (RunRestart).
     if (next.ok()) number[0] = std::max(number[0], *next);
   }
@@ -235,6 +235,19 @@ void complete_leftovers(const StoreAccess& access, LevelWorld& world) {
   }
 }
 
+/// The number of a set whose record cannot be read: that behind all which were committed before it. So it is tried, and
+/// what is wrong is said, before a run goes on from what it had left behind.
+Result<uint64_t> number_by_age(const Store& store, const std::string& job, uint64_t unread,
+                               const std::vector<StoredStep>& others) {
+  VARVE_ASSIGN(const std::vector<uint64_t> by_age, Catalog(store).steps_by_age(job));
+  const auto end = std::find(by_age.begin(), by_age.end(), unread);
+  uint64_t newest = 0;
+  for (const StoredStep& other : others) {
+    if (std::find(by_age.begin(), end, other.step) != end) newest = std::max(newest, other.number);
+  }
+  return newest + 1;
+}
+
 /// The job's sets, as this rank sees them. Collective.
 Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& world) {
   StoreAccess& access = level.access();
@@ -242,16 +255,23 @@ Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& 
   const Status listed = run_guarded([&]() -> Status {
     if (access.is_away() || (!level.spec().is_of_node() && world.ranks.rank() != 0)) return {};
     PatientReads reads(*access.opened(), world.clock);
-    VARVE_ASSIGN(const std::vector<uint64_t> steps, reads([&] { return Catalog(*access.opened()).steps(world.job); }));
+    const Store& store = *access.opened();
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, reads([&] { return Catalog(store).steps(world.job); }));
+    std::vector<size_t> unread;
     for (const uint64_t step : steps) {
       StoredStep& set = sets.emplace_back();
       set.step = step;
       if (!access.speaks()) continue;
-      // Whoever takes it says what is wrong with one that cannot be read.
-      const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
-      if (!record.ok()) continue;
+      const Result<SetRecord> record = reads([&] { return Catalog(store).read({world.job, step}); });
+      if (!record.ok()) {
+        unread.push_back(sets.size() - 1);
+        continue;
+      }
       const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
       set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s, record->run};
+    }
+    for (const size_t i : unread) {
+      VARVE_ASSIGN(sets[i].number, reads([&] { return number_by_age(store, world.job, sets[i].step, sets); }));
     }
     return {};
   });

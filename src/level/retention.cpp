@@ -20,18 +20,31 @@ bool is_newer(const SetAtLevel& one, const SetAtLevel& other) {
 }  // namespace
 
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep) {
+  const auto is_left_behind = [&](const SetAtLevel& set) {
+    return std::any_of(sets.begin(), sets.end(), [&](const SetAtLevel& other) {
+      return other.is_known && other.step < set.step && other.number > set.number;
+    });
+  };
+  // What may push others out, and what may push out what was left behind.
+  std::vector<SetAtLevel> on_course, all;
+  for (const SetAtLevel& set : sets) {
+    if (!set.is_known || set.replaceable) continue;
+    all.push_back(set);
+    if (!is_left_behind(set)) on_course.push_back(set);
+  }
   std::vector<uint64_t> leaving;
   for (const SetAtLevel& set : sets) {
-    const auto takes_over = [&](const SetAtLevel& other) { return !other.replaceable && is_newer(other, set); };
-    const auto complete = std::count_if(sets.begin(), sets.end(),
-                                        [&](const SetAtLevel& other) { return other.complete && takes_over(other); });
-    const auto with_redundancy = std::count_if(
-        sets.begin(), sets.end(), [&](const SetAtLevel& other) { return other.has_redundancy && takes_over(other); });
+    const std::vector<SetAtLevel>& others = is_left_behind(set) ? all : on_course;
+    const auto complete = std::count_if(
+        others.begin(), others.end(), [&](const SetAtLevel& other) { return other.complete && is_newer(other, set); });
+    const auto with_redundancy = std::count_if(others.begin(), others.end(), [&](const SetAtLevel& other) {
+      return other.has_redundancy && is_newer(other, set);
+    });
     const bool outlived = static_cast<uint64_t>(complete) >= std::max<uint64_t>(keep.complete, 1);
     const bool still_protects =
         set.has_redundancy && static_cast<uint64_t>(with_redundancy) < std::max<uint64_t>(keep.with_redundancy, 1);
     const bool has_failed = set.never_complete && !set.complete && !set.replaceable;
-    if (has_failed || (outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
+    if (has_failed || (set.is_known && outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
   }
   return leaving;
 }
@@ -59,7 +72,9 @@ Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
   for (const uint64_t step : steps) {
     SetAtLevel& set = sets.emplace_back();
     set.step = step;
-    set.number = number_of(store, step);
+    const std::optional<uint64_t> number = number_of(store, step);
+    set.number = number.value_or(0);
+    set.is_known = number.has_value();
     set.complete = !rules_.complete || rules_.complete(step);
     set.has_redundancy = rules_.has_redundancy && rules_.has_redundancy(step);
     set.never_complete = rules_.never_complete && rules_.never_complete(step);
@@ -69,14 +84,13 @@ Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
   return sets;
 }
 
-/// One whose record cannot be read counts as old: it pushes nothing out.
-uint64_t Retention::number_of(const Store& store, uint64_t step) {
+std::optional<uint64_t> Retention::number_of(const Store& store, uint64_t step) {
   const bool replaceable = rules_.replaceable && rules_.replaceable(step);
   if (replaceable) numbers_.erase(step);  // it will have another one
   const auto known = numbers_.find(step);
   if (known != numbers_.end()) return known->second;
   const Result<SetRecord> record = Catalog(store).read({rules_.job, step});
-  if (!record.ok()) return 0;
+  if (!record.ok()) return std::nullopt;
   if (!replaceable) numbers_[step] = record->number;
   return record->number;
 }
@@ -116,7 +130,7 @@ Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, co
       const Result<SetRecord> copy = Catalog(*there).read(name);
       if (copy.ok() && record.ok() && has_set_of(*there, *copy, nearest, *record)) continue;
     }
-    owed.push_back({step, record.ok() ? record->number : 0});
+    owed.push_back({.step = step, .number = record.ok() ? record->number : 0, .is_known = record.ok()});
   }
   std::sort(owed.begin(), owed.end(), [](const OwedSet& a, const OwedSet& b) {
     return a.number != b.number ? a.number < b.number : a.step < b.step;
@@ -130,7 +144,7 @@ Result<std::vector<uint64_t>> would_leave(const Store& there, const DueSets& due
   std::vector<SetAtLevel> sets;
   std::set<uint64_t> owed_steps;
   for (const OwedSet& set : owed) {
-    sets.push_back({.step = set.step, .number = set.number, .complete = true});
+    sets.push_back({.step = set.step, .number = set.number, .is_known = set.is_known, .complete = true});
     owed_steps.insert(set.step);
   }
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(there).steps(due.job));

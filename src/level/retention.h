@@ -20,6 +20,7 @@ namespace varve {
 struct SetAtLevel {
   uint64_t step = 0;
   uint64_t number = 0;          ///< SetRecord::number
+  bool is_known = true;         ///< else its record cannot be read now: it neither leaves nor pushes out others
   bool complete = false;        ///< all who hold parts of it at this level have told that they have theirs
   bool has_redundancy = false;  ///< all of these can be made anew from the others' redundancy
   bool owed = false;            ///< a farther level is to get it, and has not, and nobody said to give that up
@@ -41,8 +42,8 @@ struct KeepRule {
 /// or if it can never be complete. What is to be replaced is not newer than any: a run that went back goes on from a
 /// set that is older than what it has left behind, and all that there is of its own. It is not what failed, either, as
 /// long as nothing has taken its place. Newer is what has a higher step *and* was made later: sets of steps that a run
-/// has left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past
-/// them.
+/// has left behind when it fell back (since a lower step was made after them) push out nothing but one another, nor are
+/// they pushed out before the run has come past them.
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep);
 
 /// Keeps the rule in one store for one job: drops what may leave, and gives the space back. One for each level and run;
@@ -77,7 +78,8 @@ class Retention {
 
  private:
   Result<std::vector<SetAtLevel>> look(const Store& store);
-  uint64_t number_of(const Store& store, uint64_t step);
+  /// None: it cannot be told now.
+  std::optional<uint64_t> number_of(const Store& store, uint64_t step);
 
   const Rules rules_;
   std::map<uint64_t, uint64_t> numbers_;  ///< of the sets that were there when it looked last
@@ -92,6 +94,7 @@ bool is_due(const LevelSpec& level, uint64_t number);
 struct OwedSet {
   uint64_t step = 0;
   uint64_t number = 0;
+  bool is_known = true;  ///< else its record cannot be read now
 };
 
 /// Steps of sets that some level should have, and has not.

@@ -62,7 +62,18 @@ TEST(TheRetentionRule, DoesNotTakeStepsThatARunHasLeftBehindForNewerOnes) {
   std::vector<SetAtLevel> sets = whole({1, 2, 4, 5});
   sets.push_back({.step = 3, .number = 5, .complete = true});
   EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), (Steps{1, 2, 4})) << "3 stays, although 5 is a higher step";
-  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), (Steps{1, 2}));
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), Steps{1}) << "5 does not push out 2";
+}
+
+TEST(TheRetentionRule, NeitherLetsGoNorCountsWhatCannotBeRead) {
+  auto sets = whole({1, 2, 3});
+  for (const size_t unread : {0, 2}) {
+    sets[unread].number = 0;
+    sets[unread].is_known = false;
+  }
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), Steps());
+  sets.push_back({.step = 4, .number = 4, .complete = true});
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), Steps{2});
 }
 
 TEST(TheRetentionRule, CountsNothingBehindWhichARunHasGoneBack) {
@@ -154,11 +165,31 @@ TEST(TheBacklog, HasNoSetOfWhichTheLevelHasTheSameFilesInOtherTrees) {
   EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u) << "other files";
 }
 
+TEST(Retention, DropsNoSetWhoseRecordCannotBeReadNorAnyForIt) {
+  MemoryFileSystem disk;
+  ASSERT_TRUE(Store::create(disk, "/store").ok());
+  test::UnreadableFile files(disk);
+  const auto store = Store::open(files, "/store").value();
+  const auto save = [&](uint64_t step, uint64_t number) {
+    ASSERT_TRUE(test::save_numbers(*store, {"job", step}, test::numbers_between(step, step + 3), number).ok());
+  };
+  save(990, 1);
+  save(1000, 2);
+  save(510, 3);  // a run has gone back
+  save(520, 4);
+  for (const char* unread : {"520.set", "510.set", "1000.set", "990.set"}) {
+    files.name = unread;
+    // A new one for each, as a save has it.
+    EXPECT_TRUE(Retention({.job = "job", .keep = 2}).apply(*store, null_progress()).ok());
+    EXPECT_EQ(Catalog(*store).steps("job").value(), (Steps{510, 520, 990, 1000})) << unread;
+  }
+}
+
 /// A nearest store, and a level behind it that keeps so many sets.
 struct TheBacklogOfALevelThatKeeps : testing::Test {
   TheBacklogOfALevelThatKeeps() {
     for (MemoryFileSystem* disk : {&near_disk, &far_disk}) EXPECT_TRUE(Store::create(*disk, "/store").ok());
-    near = Store::open(near_disk, "/store").value();
+    near = Store::open(near_files, "/store").value();
     far = Store::open(far_disk, "/store").value();
     due.wanted = [](const SetRecord&) { return true; };
   }
@@ -174,6 +205,7 @@ struct TheBacklogOfALevelThatKeeps : testing::Test {
   }
 
   MemoryFileSystem near_disk, far_disk;
+  test::UnreadableFile near_files{near_disk};
   std::unique_ptr<Store> near, far;
   const std::string job = "job";
   LevelSpec level = parse_level("dir:/store").value();
@@ -188,6 +220,23 @@ TEST_F(TheBacklogOfALevelThatKeeps, HasWhatOnlySetsOutliveThatAreToBeReplacedThe
   // The run goes on from 5, as what is newer cannot be read.
   due.replaceable = [](uint64_t step) { return step > 5; };
   EXPECT_EQ(owed(), Steps{5});
+}
+
+TEST_F(TheBacklogOfALevelThatKeeps, HasWhatCannotBeRead) {
+  level.keep = 1;
+  save(*near, 7, 3);
+  save(*far, 8, 1);
+  save(*far, 9, 2);
+  EXPECT_EQ(owed(), Steps{7});
+  near_files.name = "7.set";
+  EXPECT_EQ(owed(), Steps{7}) << "it is newer than what is there, which nobody can tell now";
+}
+
+TEST_F(TheBacklogOfALevelThatKeeps, HasWhatARunMadeThatHasGoneBackBehindWhatIsThere) {
+  level.keep = 2;
+  for (const uint64_t step : {500u, 600u}) save(*far, step, step / 100);
+  for (const uint64_t step : {10u, 20u, 30u}) save(*near, step, step);
+  EXPECT_EQ(owed(), (Steps{20, 30}));
 }
 
 TEST_F(TheBacklogOfALevelThatKeeps, CountsEachStepOnceAlsoIfAnotherSetOfItIsThere) {

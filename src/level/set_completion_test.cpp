@@ -145,7 +145,7 @@ TEST_F(Completion, IsNotSureOfASetWhoseNameCouldNotBeMadeDurable) {
         // Whatever is called a set survives the loss of power.
         const auto left = disk.after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
         const bool is_set = made.ok() && *made;
-        EXPECT_TRUE(!is_set || Catalog(*Store::open(*left, "/s").value()).has({"job", 1})) << faulty.trace();
+        EXPECT_TRUE(!is_set || Catalog(*Store::open(*left, "/s").value()).has({"job", 1}).value()) << faulty.trace();
       }
     }
   }

@@ -156,6 +156,7 @@ Status StoreAccess::prepare_on_node() {
   Result<std::unique_ptr<LevelStore>> opened = LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock);
   VARVE_TRY(agree(world_.ranks, opened.status()));
   store_ = std::move(*opened);
+  opened_ = &store_->store();
   if (speaks()) knew_job_ = world_.files.stat(Catalog(store_->store()).job_path(world_.job)).ok();
   return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
 }
@@ -202,15 +203,18 @@ Status StoreAccess::reach(bool makes) {
 }
 
 void StoreAccess::close_if_idle() {
-  if (!is_at_work()) store_.reset();
+  if (is_at_work()) return;
+  opened_ = nullptr;
+  store_.reset();
 }
 
 Result<const Store*> StoreAccess::store() {
   if (away_) return Status::io_error("the level cannot be reached", spec_.name());
   if (!store_) {
     VARVE_ASSIGN(store_, LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock));
+    opened_ = &store_->store();
   }
-  return &store_->store();
+  return opened();
 }
 
 void StoreAccess::note_away(const Status& why) {

@@ -109,8 +109,8 @@ class StoreAccess {
 
   /// The store, which this rank opens if it needs it.
   Result<const Store*> store();
-  /// None: this rank has not opened it.
-  const Store* opened() const { return store_ ? &store_->store() : nullptr; }
+  /// None: this rank has not opened it. From any thread.
+  const Store* opened() const { return opened_; }
   /// For writing, no faster than the level allows. It is open.
   const Store& slowed() const { return store_->slowed(); }
   void stop_slowing() {
@@ -130,6 +130,7 @@ class StoreAccess {
   bool knew_job_ = true;
   bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;
+  std::atomic<const Store*> opened_{nullptr};
 };
 
 }  // namespace varve

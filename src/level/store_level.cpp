@@ -11,6 +11,7 @@
 #include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
+#include "core/patience.h"
 #include "core/status_codec.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
@@ -360,9 +361,12 @@ Result<std::unique_ptr<HeldParts>> StoreLevel::parts_of_node(uint64_t step) {
     parts = std::make_unique<Parts>(*this, *own, rank_count, std::move(here.images), here.number);
   }
   VARVE_ASSIGN(const std::vector<std::string> stand_ins, list_stand_ins(world_.files, access_.own_path(), world_.job));
+  Patience patience(world_.clock);
   for (const std::string& path : stand_ins) {
-    Result<std::unique_ptr<Store>> store = Store::open(world_.files, path);
-    if (!store.ok()) continue;  // it is being made, or was given up
+    Result<std::unique_ptr<Store>> store = patience([&] { return Store::open(world_.files, path); }, [] {});
+    // Half of it was made when a run ended.
+    if (store.status().code() == StatusCode::not_found || store.status().code() == StatusCode::corrupt) continue;
+    if (!store.ok()) return store.status().with_code(StatusCode::io_error);  // it may be whole all the same
     VARVE_ASSIGN(NodeImages more, images_of_node(**store, step));
     if (more.images.empty() || (parts && parts->origin() != origin_of(more.images))) continue;
     if (!parts) parts = std::make_unique<Parts>(*this, *own, origin_of(more.images).rank_count, Parts::Images());

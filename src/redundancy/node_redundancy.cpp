@@ -649,12 +649,15 @@ Status SetRestorer::check_conflict(const MemberSurvey& survey) const {
                is_record = files[i].name == NodeFolder::kRecordName;
     if (!survey.lost_files[i] || (!is_header && !is_record)) continue;
     const auto store = Store::open(*place_.fs, place_.path);
-    if (!store.ok()) continue;
+    if (store.status().code() == StatusCode::not_found || store.status().code() == StatusCode::corrupt) continue;
+    VARVE_TRY(store.status());
     if (is_header) {
       return Status::already_exists("there is another store in the place of the one that was protected", place_.path,
                                     "give the node an empty folder if it is no longer needed");
     }
     const Result<SetRecord> other = Catalog(**store).read(set_);
+    if (other.status().code() != StatusCode::not_found && other.status().code() != StatusCode::corrupt)
+      VARVE_TRY(other.status());
     const bool is_older = other.ok() && Made{other->number, other->created_s}.is_before(newest_);
     if (other.ok() && !is_older) {
       return Status::already_exists("there is another set of this name in the place of the one that was protected",

@@ -40,6 +40,8 @@ class CommandLevels {
   const Store* nearest() const { return levels_.nearest().access().opened(); }
   /// The nearest level, which is open: no faster than it allows.
   const Store& for_saving() const { return levels_.nearest().access().slowed(); }
+  /// SaveOptions::next_number of what is saved there.
+  Result<uint64_t> next_number(const std::string& job) const { return varve::next_number(levels_, job); }
   /// varve::bring_along().
   Onward bring_along(const std::string& job, ProgressSink& progress) {
     return varve::bring_along(levels_, job, progress);

@@ -76,14 +76,24 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
 
 Result<uint64_t> Catalog::next_number(const std::string& job) const {
   VARVE_ASSIGN(const std::vector<uint64_t> by_age, steps_by_age(job));
-  uint64_t newest = by_age.size();
+  uint64_t newest = by_age.size(), damaged = 0;
   if (by_age.empty()) return newest + 1;
-  // They differ where a run fell back, or the store's files were copied.
-  for (const uint64_t step : std::set<uint64_t>{by_age.back(), *std::max_element(by_age.begin(), by_age.end())}) {
-    const Result<SetRecord> record = read({job, step});
-    if (record.ok()) newest = std::max(newest, record->number);
+  // The last one and the highest differ where a run fell back, or the store's files were copied.
+  const uint64_t highest = *std::max_element(by_age.begin(), by_age.end());
+  bool knows_last = false;
+  for (auto step = by_age.rbegin(); step != by_age.rend(); ++step) {
+    if (knows_last && *step != highest) continue;
+    const Result<SetRecord> record = read({job, *step});
+    if (record.status().code() == StatusCode::not_found) continue;  // it was dropped just now
+    if (record.status().code() == StatusCode::corrupt) {
+      ++damaged;
+      continue;
+    }
+    VARVE_TRY(record.status());
+    newest = std::max(newest, record->number);
+    knows_last = true;
   }
-  return newest + 1;
+  return newest + damaged + 1;
 }
 
 Result<std::vector<SetName>> Catalog::sets() const {
@@ -112,14 +122,21 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   return record;
 }
 
-bool Catalog::has(const SetName& name) const { return store_.backend().status(record_path(name)).ok(); }
+Result<bool> Catalog::has(const SetName& name) const {
+  const Status looked_at = store_.backend().status(record_path(name)).status();
+  if (looked_at.code() == StatusCode::not_found) return false;
+  VARVE_TRY(looked_at);
+  return true;
+}
 
-std::optional<SetName> Catalog::find(const SetName& name) const {
-  if (has(name)) return name;
-  if (time_of_step(name.step)) return std::nullopt;
-  const std::optional<uint64_t> time = namesake_of_step(name.step);
-  if (!time || !has({name.job, *time})) return std::nullopt;
-  return SetName{name.job, *time};
+Result<std::optional<SetName>> Catalog::find(const SetName& name) const {
+  VARVE_ASSIGN(const bool is_there, has(name));
+  if (is_there) return std::optional(name);
+  const std::optional<uint64_t> time = time_of_step(name.step) ? std::nullopt : namesake_of_step(name.step);
+  if (!time) return std::optional<SetName>();
+  const SetName namesake{name.job, *time};
+  VARVE_ASSIGN(const bool is_time, has(namesake));
+  return is_time ? std::optional(namesake) : std::nullopt;
 }
 
 Result<bool> Catalog::has_times(const std::string& job) const {
@@ -128,8 +145,9 @@ Result<bool> Catalog::has_times(const std::string& job) const {
 }
 
 Status Catalog::check_is_new(const SetName& name, Hint hint) const {
-  return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), std::move(hint))
-                   : Status();
+  VARVE_ASSIGN(const bool is_there, has(name));
+  return is_there ? Status::already_exists("the set is in the store already", name.to_string(), std::move(hint))
+                  : Status();
 }
 
 Status Catalog::unless_dropped(const SetName& name, Status status) const {
@@ -145,7 +163,8 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
     if (!step) return resolve_tag(job, text.substr(at + 1));
     SetName name{job, *step};
     VARVE_TRY(check_job_name(name.job));
-    if (std::optional<SetName> there = find(name)) return *std::move(there);
+    VARVE_ASSIGN(std::optional<SetName> there, find(name));
+    if (there) return *std::move(there);
     return no_such_set(name);
   }
   VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
@@ -165,7 +184,9 @@ Result<SetName> Catalog::resolve_tag(const std::string& job, std::string_view ta
   VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
   std::optional<SetName> newest;
   for (const auto& [name, said] : remarks) {
-    if (name.job == job && said.tags.contains(tag) && has(name)) newest = name;
+    if (name.job != job || !said.tags.contains(tag)) continue;
+    VARVE_ASSIGN(const bool is_there, has(name));
+    if (is_there) newest = name;
   }
   if (newest) return *std::move(newest);
   return Status::not_found("no set of the job has this tag", text, Remedy::list_sets);

@@ -25,17 +25,16 @@ class Catalog {
   /// The same in the order in which they were committed, as the file system has stamped their records.
   Result<std::vector<uint64_t>> steps_by_age(const std::string& job) const;
   /// The number that the next set of `job` gets (SetRecord::number). Sets of versions that did not number them count as
-  /// one each. What cannot be read is left out: a number may then come twice, and whoever goes by the newest number
-  /// takes the higher step.
+  /// one each, and so do damaged ones that came last.
   Result<uint64_t> next_number(const std::string& job) const;
   /// All sets by job and step.
   Result<std::vector<SetName>> sets() const;
   Result<SetRecord> read(const SetName& name) const;
   /// Whether a set of this name is committed.
-  bool has(const SetName& name) const;
+  Result<bool> has(const SetName& name) const;
   /// The committed set that people mean by this name: it, or, for a count that is not there, the time of that many.
   /// None: there is none.
-  std::optional<SetName> find(const SetName& name) const;
+  Result<std::optional<SetName>> find(const SetName& name) const;
   /// Whether steps of the job are times, so that "1" is one, too.
   Result<bool> has_times(const std::string& job) const;
   /// already_exists if a set of this name is committed, with a hint what to do.

@@ -472,7 +472,9 @@ Result<uint64_t> first_number_of_run(const Store& store, const std::string& job)
   for (const PartName& part : parts) {
     if (part.set.job != job || seen.contains({part.run, part.set.step})) continue;
     const Result<SetRecord> record = read_part(store, part);
-    if (!record.ok()) continue;
+    // Damaged ones, or those that have gone just now, become no sets.
+    if (record.status().code() == StatusCode::corrupt || record.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(record.status());
     next = std::max(next, record->number + 1);
     seen.insert({part.run, part.set.step});
   }

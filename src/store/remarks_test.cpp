@@ -369,11 +369,11 @@ TEST_F(RemarksOfSets, ARenameThatIsStoppedLeavesNothingPinned) {
     void advance(uint64_t) override {}
     void phase(std::string_view) override {}
     void warning(const Status&) override {}
-    bool cancelled() const override { return catalog.has({"new", 2}); }
+    bool cancelled() const override { return catalog.has({"new", 2}).value(); }
     Catalog catalog;
   } stops(*store);
   EXPECT_EQ(rename_job(*store, "old", "new", stops).code(), StatusCode::cancelled);
-  EXPECT_TRUE(Catalog(*store).has({"old", 1}));
+  EXPECT_TRUE(Catalog(*store).has({"old", 1}).value());
   EXPECT_TRUE(Remarks(*store).pinned().value().empty());
 }
 

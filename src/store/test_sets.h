@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_system.h"
 #include "store/arena_writer.h"
 #include "store/catalog.h"
 #include "store/chunk_index.h"
@@ -162,6 +163,22 @@ inline Status check_numbers(const Store& store, const SetName& name, const std::
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   return check_group_numbers(store, record.groups.at(0), numbers).with_context(name.to_string());
 }
+
+/// The file of this name can neither be read nor looked at.
+class UnreadableFile final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  std::string name;  ///< without folders; empty: all can be read
+
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (base_name(path) == name) return Status::io_error("the disk fails", path);
+    return ForwardingFileSystem::open_read(path);
+  }
+  Result<FileStatus> stat(const std::string& path) override {
+    if (base_name(path) == name) return Status::io_error("the disk fails", path);
+    return ForwardingFileSystem::stat(path);
+  }
+};
 
 /// first, first + 1, ... last.
 inline std::vector<uint64_t> numbers_between(uint64_t first, uint64_t last) {

@@ -8,6 +8,7 @@
 #include "runtime/cluster.h"
 #include "runtime/command_levels.h"
 #include "runtime/switched_file_system.h"
+#include "store/test_sets.h"
 
 namespace varve {
 namespace {
@@ -17,6 +18,7 @@ using test::protect;
 using test::run_and_kill;
 using test::SessionPlace;
 using test::steps_at;
+using test::store_at;
 using test::SwitchedFileSystem;
 using Steps = std::vector<uint64_t>;
 
@@ -53,6 +55,18 @@ Result<std::unique_ptr<CommandLevels>> open_levels(const SessionPlace& place, co
   world.sources = {};
   world.sources.environment = {{"VARVE_SHARED_MEMORY", place.memory}, {"VARVE_JOB", "job"}};
   return CommandLevels::open({.levels = levels, .store = {}, .reach = {}}, use, world);
+}
+
+TEST(CommandLevels, NumberSetsBehindWhatAnyLevelHas) {
+  const SessionPlace place;
+  const std::string near = place.folder / "near", far = place.folder / "far";
+  const auto levels = open_levels(place, "dir:" + near + "; dir:" + far, CommandLevels::Use::save);
+  ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+  EXPECT_EQ((*levels)->next_number("job").value(), 1u);
+  ASSERT_TRUE(test::save_numbers(*store_at(far), {"job", 600}, {1, 2}, 7).ok());
+  EXPECT_EQ((*levels)->next_number("job").value(), 8u);
+  ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", 10}, {1, 2}, 9).ok());
+  EXPECT_EQ((*levels)->next_number("job").value(), 10u);
 }
 
 /// Makes sets of steps 1 and 2 in the store.

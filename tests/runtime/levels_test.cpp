@@ -665,6 +665,21 @@ TEST_P(ASessionWithRedundancy, KeepsWhatCouldNotBeRebuiltForTheNextStart) {
   for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
 }
 
+TEST_P(ASessionWithRedundancy, KeepsWhatProtectsACheckpointThatAStartWithFewerNodesPassesOver) {
+  cluster.run_to(levels, 6);
+  drop(cluster.far, 6);
+  std::filesystem::remove_all(cluster.node_path("c"));
+  // One node alone cannot rebuild anything.
+  const auto here = std::exchange(cluster.nodes, {"b"});
+  const uint32_t ranks = std::exchange(cluster.node_ranks, cluster.node_ranks * 3);
+  const auto found = cluster.restart_status(levels);
+  EXPECT_TRUE(found.ok()) << found.to_string();
+  cluster.nodes = here;
+  cluster.node_ranks = ranks;
+  EXPECT_TRUE(says(cluster.restart_from(levels, 6, 8), "was rebuilt"));
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+}
+
 TEST_P(ASessionWithRedundancy, DoesNotWaitForASetThatANodeCouldNotSave) {
   SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {

@@ -183,6 +183,34 @@ TEST_F(TwoRanks, SayThatNothingCouldBeReadRatherThanThatAllIsDamaged) {
   EXPECT_EQ(test::steps_at(place.store), (std::vector<uint64_t>{1, 2, 3}));
 }
 
+TEST(ARunThatGoesOn, SaysThatTheNewestCannotBeReadBeforeItTakesWhatWasRejected) {
+  Cluster cluster;
+  const std::string levels = "dir:" + cluster.far;
+  cluster.run(levels, [](uint32_t, RunSession& session, Model& model) {
+    Cluster::go(session, model, 1, 2);
+    Cluster::go(session, model, 10, 10);
+    Cluster::finish(session);
+  });
+  cluster.run(levels, [](uint32_t, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), 10u);
+    EXPECT_EQ(session.reject().value(), 2u);
+    Cluster::go(session, model, 3, 3);
+    Cluster::finish(session);
+  });
+  UnreadableFiles bad({"3.set"});
+  cluster.files = &bad;
+  cluster.run(levels, [](uint32_t rank, RunSession& session, Model&) {
+    EXPECT_EQ(session.restart().value(), 10u);
+    const std::string told = Cluster::words(session.warnings());
+    if (rank == 0) {
+      EXPECT_NE(told.find("step 3 in the store was passed over"), std::string::npos) << told;
+    }
+    Cluster::finish(session);
+  });
+  cluster.files = &posix_file_system();
+  cluster.restart_from(levels, 3, 4);
+}
+
 TEST(NodesWithStoresOfTheirOwn, GoOnFromAnOlderSetThanOneThatANodeCannotRead) {
   for (const char* parity : {"", "; xor:3"}) {
     SCOPED_TRACE(parity);

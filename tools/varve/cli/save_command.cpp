@@ -184,6 +184,7 @@ class SaveCommand final : public Command {
     const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
     const Store& store = own ? *own : levels->for_saving();
+    if (levels) options.next_number = [&levels](const std::string& job) { return levels->next_number(job); };
     std::optional<InputFile> input;
     if (!stdin_name_.empty()) {
       VARVE_TRY(name_input(Catalog(store), options));

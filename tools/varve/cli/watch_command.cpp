@@ -385,6 +385,7 @@ class WatchCommand final : public Command {
       return report;
     };
     if (target.levels) {
+      saving.next_number = [&target](const std::string& job) { return target.levels->next_number(job); };
       duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
         return bring_along(session, *target.levels, name, progress, reporter);
       };

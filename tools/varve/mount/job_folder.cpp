@@ -133,8 +133,11 @@ MountResult<NodeView> JobFolder::find(uint32_t, const std::string& name) {
     const MountResult<std::shared_ptr<StoredSet>> set = stored_set(*step);
     if (set.ok()) return (*set)->look(kTop);
     // A time is asked for as its program calls it: "1" is a link to "1.0".
-    const std::optional<SetName> meant = context_.catalog.find({name_, *step});
-    if (set.error().number != ENOENT || !meant || meant->step == *step) return set.error();
+    if (set.error().number != ENOENT) return set.error();
+    const Result<std::optional<SetName>> found = context_.catalog.find({name_, *step});
+    if (!found.ok()) return errno_of(found.status());
+    const std::optional<SetName>& meant = *found;
+    if (!meant || meant->step == *step) return set.error();
     const MutexLock lock(mutex_);
     if (!aliases_.contains(name)) note_alias(name, meant->step);
   }

@@ -98,7 +98,9 @@ class Mount {
     if (lies_in(path, folder)) return Status::invalid_argument("the spool cannot be in the mount", path);
     VARVE_ASSIGN(std::string boot, boot_of_machine());
     VARVE_ASSIGN(spool_, Spool::open(posix_file_system(), path, {.store = store_->id(), .boot = std::move(boot)}));
-    commit_.emplace(*store_, *spool_, *layouts_, options_.save, log_);
+    SaveOptions save = options_.save;
+    if (levels_) save.next_number = [this](const std::string& job) { return levels_->next_number(job); };
+    commit_.emplace(*store_, *spool_, *layouts_, std::move(save), log_);
     return {};
   }
 

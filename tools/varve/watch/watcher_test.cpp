@@ -48,7 +48,7 @@ struct AWatcher : testing::Test, WatchListener {
                         test::layout_service(), progress, set.check_as_found);
     };
     duty.find = [this](const SetName& name) -> Result<const Store*> {
-      if (Catalog(*store).has(name)) return store.get();
+      if (Catalog(*store).has(name).value()) return store.get();
       if (!farther_store.ok()) return farther_store;
       return nullptr;
     };
@@ -334,7 +334,7 @@ TEST_F(AWatcher, SavesASetThatAProgramHasMadeAnewOverOneWhoseRemovalWasStopped) 
   test::make_older(note);
   options.job = "other";
   once();
-  EXPECT_TRUE(Catalog(*store).has({"other", 1}));
+  EXPECT_TRUE(Catalog(*store).has({"other", 1}).value());
 }
 
 TEST_F(AWatcher, SavesASetBesideANoteThatALossOfPowerHasLeftOfAnEarlierOne) {
