@@ -1,6 +1,7 @@
 #include "runtime/node_drain.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "core/guarded.h"
+#include "core/patience.h"
 #include "engine/save.h"
 #include "engine/transfer.h"
 #include "runtime/group_member.h"
@@ -72,8 +74,8 @@ constexpr double kDrainLookSeconds = 0.5;
 /// Ends what is being done once a run of the job is started on this node.
 class DrainProgress final : public ProgressSink {
  public:
-  DrainProgress(const SegmentFamily& family, ProgressSink& inner, Clock& clock)
-      : family_(family), inner_(inner), clock_(clock), looked_(clock.seconds()) {}
+  DrainProgress(const std::vector<SegmentFamily>& places, ProgressSink& inner, Clock& clock)
+      : places_(places), inner_(inner), clock_(clock), looked_(clock.seconds()) {}
   void total(uint64_t bytes) override { inner_.total(bytes); }
   void advance(uint64_t bytes) override { inner_.advance(bytes); }
   void phase(std::string_view what) override { inner_.phase(what); }
@@ -81,7 +83,7 @@ class DrainProgress final : public ProgressSink {
   bool cancelled() const override { return inner_.cancelled() || run_has_come(); }
 
   /// busy: a run of the job lives on this node.
-  Status check() const { return find_left_runs(family_, UniqueId()).status(); }
+  Status check() const { return find_left_runs(places_, UniqueId()).status(); }
 
  private:
   bool run_has_come() const {
@@ -94,7 +96,7 @@ class DrainProgress final : public ProgressSink {
     return has_come_;
   }
 
-  const SegmentFamily& family_;
+  const std::vector<SegmentFamily>& places_;
   ProgressSink& inner_;
   Clock& clock_;
   mutable Mutex mutex_;
@@ -193,7 +195,8 @@ class RunDrain {
         left_(left),
         levels_(levels),
         progress_(progress),
-        job_(job) {}
+        job_(job),
+        patience_(*options.clock) {}
 
   void run() {
     save_snapshots();
@@ -219,6 +222,13 @@ class RunDrain {
   using Step = std::map<uint32_t, LeftSnapshot>;  ///< by rank
 
   void fail(const Status& why) { job_.failures.push_back(why); }
+  void fail_once(const Status& why) {
+    if (told_.insert(why.to_string()).second) fail(why);
+  }
+  template <class Read>
+  auto patiently(const Read& read) {
+    return patience_(read, [] {});
+  }
   Status may_publish() const;
   /// Which number a snapshot's set gets.
   struct SetNumber {
@@ -229,26 +239,26 @@ class RunDrain {
   bool is_own(const UniqueId& run) const { return varve::is_own(found_, run); }
   bool made_here(const SetRecord& record) const { return made_by(note_, record); }
   bool is_copied(const SetRecord& record) const;
-  void note_left_behind();
-  Result<bool> has_later(uint64_t step, const SetNumber& number) const;
+  Status note_left_behind();
+  Result<bool> has_later(uint64_t step, const SetNumber& number);
   Result<SetNumber> number_of(const CheckpointId& checkpoint) const;
   std::map<uint64_t, Step> steps_in_memory() const;
   void save_snapshots();
   Status save_step(uint64_t step, const Step& snapshots);
-  Result<uint64_t> number_of_parts(const SetName& name) const;
+  Result<uint64_t> number_of_parts(const SetName& name);
   Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, const SetNumber& number);
   void complete(Pending set, const std::string& from);
   Result<bool> try_to_complete(const Pending& set);
-  Result<std::vector<SetRecord>> records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted) const;
+  Result<std::vector<SetRecord>> records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted);
   void push_parts();
   void push_older_parts(StoreLevel& next, const std::vector<SetRecord>& records);
   void push_part(StoreLevel& level, const SetRecord& record);
-  Result<bool> has_it(const Store& there, const SetRecord& record) const;
+  Result<bool> has_it(const Store& there, const SetRecord& record);
   void await_others();
   void push_sets();
   void bring_newest();
   /// It, or what was made after it.
-  bool is_whole_somewhere(const CheckpointId& checkpoint) const;
+  bool is_whole_somewhere(const CheckpointId& checkpoint);
   void give_memory_back();
   TransferOptions transfer_options() const {
     TransferOptions options;
@@ -270,6 +280,8 @@ class RunDrain {
   std::vector<Pending> pending_;
   std::set<uint64_t> outdated_;  ///< in memory: the nearest store has something later
   bool has_made_sets_ = false;
+  Patience patience_;
+  std::set<std::string> told_;  ///< of failures, what is met more than once
 };
 
 /// Asked before anything is made visible: a run that has started meanwhile goes on from what it has seen.
@@ -286,22 +298,26 @@ bool RunDrain::is_copied(const SetRecord& record) const {
          *note_.copies == CheckpointId{.step = record.name.step, .run = record.run, .number = record.number};
 }
 
-/// By any of the job's runs here, at all levels: it pushes nothing out there, and is not brought on.
-void RunDrain::note_left_behind() {
+/// By any of the job's runs here, at all levels: it pushes nothing out there, and is not brought on. Nor is what may be
+/// such, as it cannot be read.
+Status RunDrain::note_left_behind() {
   for (StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().opened() == nullptr) continue;
     const Catalog catalog(*level->access().opened());
-    const Result<std::vector<uint64_t>> steps = catalog.steps(note_.job);
-    if (!steps.ok()) continue;
-    for (const uint64_t step : *steps) {
-      const Result<SetRecord> record = catalog.read({note_.job, step});
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, patiently([&] { return catalog.steps(note_.job); }));
+    for (const uint64_t step : steps) {
+      const Result<SetRecord> record = patiently([&] { return catalog.read({note_.job, step}); });
       const auto has_left = [&](const FoundNote& one) {
         return varve::is_own(one, record->run) && !made_by(one.note, *record);
       };
-      if (record.ok() && std::any_of(notes_.begin(), notes_.end(), has_left))
+      const StatusCode code = record.status().code();
+      const bool is_unread = !record.ok() && code != StatusCode::not_found && code != StatusCode::corrupt;
+      if (is_unread) fail_once(record.status().with_context(level->name()));
+      if (is_unread || (record.ok() && std::any_of(notes_.begin(), notes_.end(), has_left)))
         levels_.levels().note_found(*level, step, Found::left_behind);
     }
   }
+  return {};
 }
 
 /// Those of which ranks that were on this node have a snapshot. Of a step that the run went on from, and was about to
@@ -341,18 +357,17 @@ void RunDrain::save_snapshots() {
 /// Whether a whole set was made after this, by the same run or by one that has gone back behind it; what these
 /// processes have left behind since does not count. A later run that has not seen this, as it was on other nodes, may
 /// have given its first set the same number.
-Result<bool> RunDrain::has_later(uint64_t step, const SetNumber& number) const {
+Result<bool> RunDrain::has_later(uint64_t step, const SetNumber& number) {
   if (number.made == 0) return false;
-  const Catalog catalog(levels_.nearest_store());
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(note_.job));
-  return std::any_of(steps.begin(), steps.end(), [&](uint64_t other) {
-    const Result<SetRecord> set = catalog.read({note_.job, other});
-    if (!set.ok() || !set->has_all_ranks() || (is_own(set->run) && !made_here(*set))) return false;
-    const bool is_left = is_own(set->run) || std::count(left_.runs.begin(), left_.runs.end(), set->run) > 0;
-    const bool follows = !is_left || (set->run == note_.run && other > step);
+  const auto is_later = [&](const SetRecord& set) {
+    if (!set.has_all_ranks() || (is_own(set.run) && !made_here(set))) return false;
+    const bool is_left = is_own(set.run) || std::count(left_.runs.begin(), left_.runs.end(), set.run) > 0;
+    const bool follows = !is_left || (set.run == note_.run && set.name.step > step);
     const uint64_t own = is_left ? number.saved : std::min(number.saved, number.made);
-    return set->number > own || (set->number == own && follows);
-  });
+    return set.number > own || (set.number == own && follows);
+  };
+  VARVE_ASSIGN(const std::vector<SetRecord> later, records_of_nearest(is_later));
+  return !later.empty();
 }
 
 /// Of what was made before the run went back, and kept, it is that of the first set of what it makes since: the same on
@@ -373,7 +388,7 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   const SetName name{note_.job, step};
   const CheckpointId& checkpoint = snapshots.begin()->second.checkpoint;
   VARVE_ASSIGN(SetNumber number, number_of(checkpoint));
-  const Result<SetRecord> there = Catalog(store).read(name);
+  const Result<SetRecord> there = patiently([&] { return Catalog(store).read(name); });
   if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
   IfExists if_exists = IfExists::refuse;
   Status refused;
@@ -420,13 +435,14 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
 }
 
 /// What other nodes have published of the set has it; else it is the job's next one.
-Result<uint64_t> RunDrain::number_of_parts(const SetName& name) const {
+Result<uint64_t> RunDrain::number_of_parts(const SetName& name) {
   const Store& store = levels_.nearest_store();
-  VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store));
+  VARVE_ASSIGN(const std::vector<PartName> parts, patiently([&] { return list_parts(store); }));
   for (const PartName& part : parts) {
     if (part.set != name || part.run != note_.run) continue;
-    const Result<SetRecord> record = read_part(store, part);
+    const Result<SetRecord> record = patiently([&] { return read_part(store, part); });
     if (record.ok()) return record->number;
+    if (record.status().code() != StatusCode::not_found) return record.status();
   }
   return first_number_of_run(store, note_.job);
 }
@@ -468,7 +484,8 @@ Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, c
   // The run may have told that it would not come, when it was stopped in the middle; or have left the part of what it
   // had made of this step before it went back.
   VARVE_TRY(remove_failure(levels_.nearest_store(), part));
-  const Result<SetRecord> there = read_part(levels_.nearest_store(), part);
+  const Result<SetRecord> there = patiently([&] { return read_part(levels_.nearest_store(), part); });
+  if (there.status().code() == StatusCode::io_error) return there.status();
   if (there.ok() && (there->number != number.saved || there->run != note_.run))
     VARVE_TRY(remove_part(levels_.nearest_store(), part));
   const Status saved = save_part(levels_.nearest().access().slowed(), source, part, save, progress_).status();
@@ -503,14 +520,15 @@ void RunDrain::complete(Pending set, const std::string& from) {
 
 // Onwards from a store of the node's own
 
-/// Of the nearest store, those that are wanted and can be read, oldest first.
-Result<std::vector<SetRecord>> RunDrain::records_of_nearest(
-    const std::function<bool(const SetRecord&)>& is_wanted) const {
+/// Of the nearest store, those that are wanted, oldest first. One that cannot be read is none of them, and a failure.
+Result<std::vector<SetRecord>> RunDrain::records_of_nearest(const std::function<bool(const SetRecord&)>& is_wanted) {
   const Catalog catalog(levels_.nearest_store());
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(note_.job));
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, patiently([&] { return catalog.steps(note_.job); }));
   std::vector<SetRecord> records;
   for (const uint64_t step : steps) {
-    Result<SetRecord> record = catalog.read({note_.job, step});
+    Result<SetRecord> record = patiently([&] { return catalog.read({note_.job, step}); });
+    if (!record.ok() && record.status().code() != StatusCode::not_found)
+      fail_once(record.status().with_context(levels_.nearest().name()));
     if (record.ok() && is_wanted(*record)) records.push_back(std::move(*record));
   }
   std::stable_sort(records.begin(), records.end(),
@@ -546,7 +564,8 @@ void RunDrain::push_older_parts(StoreLevel& next, const std::vector<SetRecord>& 
   if (!lacks_others(records.back())) return;
   const Store& there = *next.access().opened();
   const auto others_have_it = [&](const SetName& name) {
-    const Result<std::vector<PartName>> parts = list_parts(there);
+    const Result<std::vector<PartName>> parts = patiently([&] { return list_parts(there); });
+    if (!parts.ok()) fail_once(parts.status().with_context(next.name()));
     return parts.ok() && std::any_of(parts->begin(), parts->end(), [&](const PartName& part) {
              return part.set == name && part.run == note_.run && part.ordinal != note_.node_ordinal;
            });
@@ -583,8 +602,8 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
 
 /// Whether a farther level has the set that this is, or is a part of, or one that the run has made of this step later.
 /// already_exists: it has another one, which only a run that goes on may replace.
-Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) const {
-  const Result<SetRecord> known = Catalog(there).read(record.name);
+Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) {
+  const Result<SetRecord> known = patiently([&] { return Catalog(there).read(record.name); });
   if (known.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(known.status());
   const bool is_later = known->run == record.run && known->number >= record.number;
@@ -641,7 +660,7 @@ void RunDrain::push_sets() {
   // One node does it for all: the first, or who has made a set just now.
   if (note_.node_ordinal != 0 && !has_made_sets_) return;
   if (const Status may = may_publish(); !may.ok()) return fail(may);
-  note_left_behind();
+  if (const Status noted = note_left_behind(); !noted.ok()) return fail(noted);
   const Onward onward = bring_along(levels_.levels(), note_.job, progress_, left_.runs);
   for (const LevelCopy& copy : onward.copies)
     job_.sets.push_back({copy.name, levels_.nearest().name(), copy.level, DrainedSet::State::whole});
@@ -673,12 +692,16 @@ void RunDrain::bring_newest() {
 
 // The memory
 
-bool RunDrain::is_whole_somewhere(const CheckpointId& checkpoint) const {
+bool RunDrain::is_whole_somewhere(const CheckpointId& checkpoint) {
   const uint64_t step = checkpoint.step;
   if (outdated_.contains(step)) return Catalog(levels_.nearest_store()).make_durable(note_.job).ok();
   for (const StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().opened() == nullptr) continue;
-    const Result<SetRecord> record = Catalog(*level->access().opened()).read({note_.job, step});
+    const Result<SetRecord> record = patiently([&] {
+      return Catalog(*level->access().opened()).read({note_.job, step});
+    });
+    if (!record.ok() && record.status().code() != StatusCode::not_found)
+      fail_once(record.status().with_context(level->name()));
     const bool is_it = record.ok() && (record->run == note_.run || record->run == checkpoint.run || is_copied(*record));
     if (!is_it || record->number < checkpoint.number || !record->has_all_ranks()) continue;
     // Who has committed it may not have come to that.
@@ -703,11 +726,10 @@ void RunDrain::give_memory_back() {
   job_.is_done = true;
 }
 
-Status drain_job(const NodeDrainOptions& options, const std::vector<FoundNote>& notes, DrainedJob& job,
-                 ProgressSink& outer) {
-  const SegmentFamily& family = notes.front().speaker.family;
-  DrainProgress progress(family, outer, *options.clock);
-  const Result<LeftRuns> left = find_left_runs(family, UniqueId());
+Status drain_job(const NodeDrainOptions& options, const std::vector<FoundNote>& notes,
+                 const std::vector<SegmentFamily>& places, DrainedJob& job, ProgressSink& outer) {
+  DrainProgress progress(places, outer, *options.clock);
+  const Result<LeftRuns> left = find_left_runs(places, UniqueId());
   job.lives = left.status().code() == StatusCode::busy;
   if (job.lives) return {};
   VARVE_TRY(left.status());
@@ -726,33 +748,74 @@ Status drain_job(const NodeDrainOptions& options, const std::vector<FoundNote>& 
   return {};
 }
 
+/// Of all folders that have notes of the job; none: another process has one of them.
+Result<std::vector<NodeDrainLock>> take_drain_locks(const std::vector<FoundNote>& notes) {
+  std::map<std::string, SegmentFamily> families;
+  for (const FoundNote& found : notes) families.emplace(found.speaker.family.folder, found.speaker.family);
+  std::vector<NodeDrainLock> locks;
+  for (const auto& [folder, family] : families) {
+    VARVE_ASSIGN(std::optional<NodeDrainLock> lock, NodeDrainLock::try_take(family));
+    if (!lock) return std::vector<NodeDrainLock>();
+    locks.push_back(std::move(*lock));
+  }
+  return locks;
+}
+
 /// One drain of a job on a node at a time.
-Status drain_job_alone(const NodeDrainOptions& options, const std::vector<FoundNote>& notes, DrainedJob& job,
-                       ProgressSink& progress) {
-  const SegmentFamily& family = notes.front().speaker.family;
+Status drain_job_alone(const NodeDrainOptions& options, const std::vector<FoundNote>& notes,
+                       const std::vector<SegmentFamily>& places, DrainedJob& job, ProgressSink& progress) {
   const double end = options.clock->seconds() + options.wait_seconds;
   for (;;) {
-    VARVE_ASSIGN(const std::optional<NodeDrainLock> lock, NodeDrainLock::try_take(family));
-    if (lock) return drain_job(options, notes, job, progress);
+    VARVE_ASSIGN(const std::vector<NodeDrainLock> locks, take_drain_locks(notes));
+    if (!locks.empty()) return drain_job(options, notes, places, job, progress);
     if (progress.cancelled() || options.clock->seconds() >= end)
       return Status::busy("another process drains this job on this node", job.job,
                           "try again when it has come to its end");
     options.clock->sleep(kDrainLookSeconds);
   }
 }
+
+/// The notes of runs on this node, wherever they had their memory.
+struct NotesOfNode {
+  SegmentFamily home;            ///< of no job; with all spill folders that are known
+  std::vector<FoundNote> notes;  ///< the oldest first
+  std::vector<Status> unread, damaged;
+};
+
+NotesOfNode find_notes_of_node(const NodeDrainOptions& options) {
+  NotesOfNode found;
+  found.home = {options.shared_memory, static_cast<uint32_t>(::getuid()), {}, options.spill_folders};
+  std::vector<std::string>& spill_folders = found.home.spill_folders;
+  std::vector<SegmentFamily> places = found.home.memory_places();
+  // What a run says may name further folders, which are behind those that are known.
+  for (size_t i = 0; i < places.size(); ++i, places = found.home.memory_places()) {
+    std::vector<Status> damaged;
+    Result<std::vector<FoundNote>> here = find_node_notes(places[i].folder, damaged);
+    if (!here.ok()) found.unread.push_back(here.status());
+    for (Status& one : damaged) (one.code() == StatusCode::corrupt ? found.damaged : found.unread).push_back(one);
+    if (!here.ok()) continue;
+    for (FoundNote& one : *here) {
+      for (const std::string& folder : one.note.spill_folders) {
+        if (std::find(spill_folders.begin(), spill_folders.end(), folder) == spill_folders.end())
+          spill_folders.push_back(folder);
+      }
+      found.notes.push_back(std::move(one));
+    }
+  }
+  std::stable_sort(found.notes.begin(), found.notes.end(),
+                   [](const FoundNote& a, const FoundNote& b) { return a.written_ns < b.written_ns; });
+  return found;
+}
 }  // namespace
 
 Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, ProgressSink& progress) {
-  std::vector<Status> damaged;
-  VARVE_ASSIGN(std::vector<FoundNote> notes, find_node_notes(options.shared_memory, damaged));
-  for (const Status& one : damaged) progress.warning(one);
-  std::sort(notes.begin(), notes.end(),
-            [](const FoundNote& a, const FoundNote& b) { return a.written_ns < b.written_ns; });
+  NotesOfNode found = find_notes_of_node(options);
+  for (const Status& one : found.damaged) progress.warning(one);
   std::map<std::string, std::vector<FoundNote>> by_job;  // by key: jobs of one name may save to different stores
-  for (FoundNote& found : notes) {
-    const bool is_meant = (options.job.empty() || found.note.job == options.job) &&
-                          (options.node.empty() || found.note.node == options.node);
-    if (is_meant) by_job[found.speaker.family.job_key].push_back(std::move(found));
+  for (FoundNote& one : found.notes) {
+    const bool is_meant =
+        (options.job.empty() || one.note.job == options.job) && (options.node.empty() || one.note.node == options.node);
+    if (is_meant) by_job[one.speaker.family.job_key].push_back(std::move(one));
   }
   std::vector<DrainedJob> jobs;
   for (const auto& [key, of_job] : by_job) {
@@ -760,9 +823,13 @@ Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, Prog
     DrainedJob& job = jobs.emplace_back();
     job.job = of_job.front().note.job;
     job.node = of_job.front().note.node;
-    const Status drained =
-        run_guarded([&, &of_job = of_job] { return drain_job_alone(options, of_job, job, progress); });
+    found.home.job_key = key;
+    const Status drained = run_guarded(
+        [&, &of_job = of_job] { return drain_job_alone(options, of_job, found.home.memory_places(), job, progress); });
     if (!drained.ok()) job.failures.push_back(drained);
+  }
+  if (!found.unread.empty()) {
+    jobs.emplace_back().failures = std::move(found.unread);
   }
   return jobs;
 }

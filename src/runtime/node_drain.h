@@ -23,6 +23,9 @@ NodeNote note_of_run(const Settings& settings, const LevelWorld& world, const Le
 /// What dead runs have left on this node, and what is to be done about it.
 struct NodeDrainOptions {
   std::string shared_memory = "/dev/shm";
+  /// Where a run may have had its memory when there was no room; those are looked through that are in memory, as are
+  /// those that runs name which are found.
+  std::vector<std::string> spill_folders{};
   std::string job{};          ///< empty: all of this user's
   std::string node{};         ///< as VARVE_NODE says; empty: of all nodes on this machine
   std::string levels{};       ///< in place of those that the runs themselves name; empty: those
@@ -63,7 +66,8 @@ struct DrainedJob {
 /// at any moment, and done again, and each node may do its part whenever it likes: a set appears when the last part is
 /// there, and never before. Memory is given back when a set that has all of it is whole in a store. Several may be
 /// started at a time; one of them works. A run that starts meanwhile is waited for by nobody: the drain gives up what
-/// is not there yet (RunSession::start()).
+/// is not there yet (RunSession::start()). What cannot be read is a failure, of a job without a name if nobody knows
+/// whose it is; the rest is brought all the same.
 Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, ProgressSink& progress = null_progress());
 
 }  // namespace varve

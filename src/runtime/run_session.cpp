@@ -109,7 +109,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_ASSIGN(world_.run, agree_on_run(*ranks_));
   VARVE_TRY(levels_.look());
   VARVE_TRY(stage_one_.open(environment, levels_));
-  VARVE_TRY(agree(*ranks_, left_.find(stage_one_.family(), world_.run)));
+  VARVE_TRY(agree(*ranks_, left_.find(stage_one_.places(), world_.run)));
   // Nothing of the job is changed before it is known that no other run of it lives.
   VARVE_TRY(lease_.take_shared());
   VARVE_TRY(levels_.prepare_on_nodes());
@@ -132,17 +132,18 @@ Status RunSession::start(const SessionEnvironment& environment) {
 /// A drain of this node (node_drain.h) that has come before this run sees it now, and ends; one that comes later leaves
 /// the job alone. What is in memory may be in a store then.
 Status RunSession::await_drain() {
-  const SegmentFamily& family = stage_one_.family();
-  if (!NodeDrainLock::is_taken(family)) return {};
+  const std::vector<SegmentFamily>& places = stage_one_.places();
+  const auto is_drained = [&] { return std::any_of(places.begin(), places.end(), NodeDrainLock::is_taken); };
+  if (!is_drained()) return {};
   const Moment end = MonotonicClock::now() + stage_one_.wait_limit();
-  while (NodeDrainLock::is_taken(family)) {
+  while (is_drained()) {
     if (MonotonicClock::now() >= end) {
       return Status::busy("a drain is at work with what the job has left on this node, and does not end", settings_.job,
                           "wait for its end, or kill it: nothing is lost by that");
     }
     sleep_for(std::chrono::milliseconds(50));
   }
-  return left_.find(family, world_.run);
+  return left_.find(places, world_.run);
 }
 
 Status RunSession::start_stage_two() {

@@ -10,6 +10,7 @@
 
 #include "comm/agreement.h"
 #include "level/memory_level.h"
+#include "level/store_access.h"
 #include "runtime/run_session.h"
 
 namespace varve {
@@ -22,9 +23,9 @@ std::chrono::nanoseconds bounded_limit(std::chrono::duration<double> limit) {
 
 // What dead runs left
 
-Status LeftMemory::find(const SegmentFamily& family, const UniqueId& own_run) {
-  family_ = family;
-  VARVE_ASSIGN(runs_, find_left_runs(family, own_run));
+Status LeftMemory::find(const std::vector<SegmentFamily>& places, const UniqueId& own_run) {
+  places_ = places;
+  VARVE_ASSIGN(runs_, find_left_runs(places, own_run));
   remains_ = !runs_.runs.empty();
   return {};
 }
@@ -64,7 +65,7 @@ bool LeftMemory::has_newer_than(const std::optional<RestartCandidate>& taken,
 void LeftMemory::remove() {
   if (!remains_) return;
   remains_ = false;
-  const Status removed = remove_left_runs(family_, runs_.runs);
+  const Status removed = remove_left_runs(places_, runs_.runs);
   if (!removed.ok()) warnings_.add(removed.with_context("the memory of an earlier run could not be removed"));
 }
 
@@ -77,22 +78,28 @@ std::string absolute_path(const std::string& path) {
   return error ? path : made.string();
 }
 
+std::string scratch_folder(const SettingsSources& sources) {
+  const auto said = sources.environment.find("TMPDIR");
+  const bool is_said = said != sources.environment.end() && !said->second.empty();
+  return is_said ? absolute_path(said->second) : "/tmp";
+}
+
+std::string folder_beside(const std::string& store) { return parent_path(absolute_path(store)); }
+
 /// Where snapshots go that have no room in memory, as the option says. The same on all ranks of a node: on disks of the
 /// node before those that all share. Collective.
 Result<std::vector<std::string>> choose_spill_folders(const std::string& option, const SettingsSources& sources,
                                                       const LevelWorld& world, const Levels& levels) {
   if (option == "none") return std::vector<std::string>();
   if (option != "auto") return std::vector<std::string>{absolute_path(option)};
-  const auto said = sources.environment.find("TMPDIR");
-  const bool is_said = said != sources.environment.end() && !said->second.empty();
-  const std::string scratch = is_said ? absolute_path(said->second) : "/tmp";
+  const std::string scratch = scratch_folder(sources);
   VARVE_ASSIGN(const ByteVector told, world.ranks.broadcast(as_bytes(scratch), 0));
   std::vector<std::string> folders;
-  if (world.has_node_level) folders.push_back(parent_path(absolute_path(levels.nearest().access().own_path())));
+  if (world.has_node_level) folders.push_back(folder_beside(levels.nearest().access().own_path()));
   folders.emplace_back(as_text(told));
   for (const StoreLevel* const level : levels.stores()) {
     if (level->spec().is_of_node() || level->spec().is_on_servers() || level->access().path().empty()) continue;
-    folders.push_back(parent_path(absolute_path(level->access().path())));
+    folders.push_back(folder_beside(level->access().path()));
   }
   return folders;
 }
@@ -109,18 +116,33 @@ RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
 }
 }  // namespace
 
+std::vector<std::string> expected_spill_folders(const Settings& settings, const SettingsSources& sources) {
+  const std::string& option = settings.snapshots.spill_folder;
+  if (option == "none") return {};
+  if (option != "auto") return {absolute_path(option)};
+  std::vector<std::string> folders{scratch_folder(sources)};
+  for (const LevelSpec& level : settings.levels) {
+    if (level.holds_sets() && !level.is_on_servers())
+      folders.push_back(folder_beside(LevelStore::path_of(level, sources.node())));
+  }
+  return folders;
+}
+
 Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
   run_ = world_.run;
   const StoreLevel& nearest = levels.nearest();
-  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.access().path(),
-                       world_.node);
-  VARVE_ASSIGN(const std::vector<std::string> spill_folders,
+  SegmentFamily home = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(),
+                                  nearest.access().path(), world_.node);
+  VARVE_ASSIGN(home.spill_folders,
                choose_spill_folders(settings_.snapshots.spill_folder, environment.sources, world_, levels));
-  family_.spill_folders = spill_folders;
+  const std::vector<std::string>& spill_folders = home.spill_folders;
+  family_ = home;
   Status made = make_memory(environment, settings_.snapshots.shared_memory, /*restartable=*/true);
   const Status why = made;
-  // Not even the little that says how far each rank is has room there: all goes elsewhere.
-  for (size_t i = 0; i < spill_folders.size() && !made.ok() && SnapshotMemory::lacks_room(made); ++i) {
+  // Not even the little that says how far each rank is has room there, or there is no such memory: all goes elsewhere.
+  const bool may_go = SnapshotMemory::lacks_room(made) || made.code() == StatusCode::not_found ||
+                      made.code() == StatusCode::unsupported;
+  for (size_t i = 0; i < spill_folders.size() && !made.ok() && may_go; ++i) {
     const auto next = spill_folders.begin() + static_cast<std::ptrdiff_t>(i);
     family_.spill_folders.assign(next + 1, spill_folders.end());
     made = make_memory(environment, *next, is_memory_folder(*next));
@@ -128,6 +150,7 @@ Status StageOne::open(const SessionEnvironment& environment, const Levels& level
     notice_(why.with_context(
         fmt::format("shared memory cannot be used, so that snapshots are made in {}", family_.folder)));
   }
+  places_ = home.memory_places(family_.folder);
   return made.ok() ? made : why;
 }
 

@@ -26,14 +26,18 @@ struct SessionEnvironment;
 /// A limit that can be reckoned with: neither below 0 nor above a hundred years.
 std::chrono::nanoseconds bounded_limit(std::chrono::duration<double> limit);
 
+/// Where a run with these settings would have snapshots that have no room in memory, as far as a process can tell that
+/// is no part of it.
+std::vector<std::string> expected_spill_folders(const Settings& settings, const SettingsSources& sources);
+
 /// What dead runs of the job left in the memory of this node.
 class LeftMemory {
  public:
   explicit LeftMemory(WarningList& warnings) : warnings_(warnings) {}
 
-  /// After this run has made its own memory there: of two that start together, at least one sees the other. busy: one
-  /// lives.
-  Status find(const SegmentFamily& family, const UniqueId& own_run);
+  /// In the places where runs of the job have their memory, after this one has made its own in one of them: of two that
+  /// start together, at least one sees the other. busy: one lives.
+  Status find(const std::vector<SegmentFamily>& places, const UniqueId& own_run);
   const LeftRuns& runs() const { return runs_; }
   /// The run itself may go back to these; in place of those that were added before. No thread is at work with it.
   void add_own(std::vector<LeftSnapshot> snapshots);
@@ -53,7 +57,7 @@ class LeftMemory {
 
  private:
   WarningList& warnings_;
-  SegmentFamily family_;
+  std::vector<SegmentFamily> places_;
   LeftRuns runs_;
   size_t own_count_ = 0;  ///< of the snapshots, at the end
   std::atomic<bool> remains_ = false;
@@ -76,6 +80,8 @@ class StageOne {
 
   const GroupPlan& plan() const { return plan_; }
   const SegmentFamily& family() const { return family_; }
+  /// Where runs of the job may have their memory on this node, this one among them.
+  const std::vector<SegmentFamily>& places() const { return places_; }
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
   /// For threads beside the program, if this rank leads a group.
   const ProcessorSet& free_processors() const { return free_processors_; }
@@ -113,6 +119,7 @@ class StageOne {
   const std::function<void(const Status&)> notice_;
   UniqueId run_;  ///< as which it has its memory, also after it has gone back and begun anew
   SegmentFamily family_;
+  std::vector<SegmentFamily> places_;
   GroupPlan plan_;
   ProcessorSet free_processors_;
   VariableTable variables_;

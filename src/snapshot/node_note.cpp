@@ -217,8 +217,10 @@ Result<std::vector<FoundNote>> find_node_notes(const std::string& folder, std::v
   const std::unique_ptr<DIR, FolderEnd> open(::opendir(path_on_machine(folder).c_str()));
   if (!open) return Status::from_errno(errno, "list", folder);
   std::vector<FoundNote> found;
-  // One thread has the folder.
-  while (const dirent* const entry = ::readdir(open.get())) {  // NOLINT(concurrency-mt-unsafe)
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe): one thread has the folder
+    if (entry == nullptr) break;
     const std::optional<SegmentFamily> family = family_of(folder, entry->d_name);
     const std::optional<SegmentName> name = family ? parse_segment_name(*family, entry->d_name) : std::nullopt;
     if (!name || name->what != kNoteName) continue;
@@ -235,6 +237,7 @@ Result<std::vector<FoundNote>> find_node_notes(const std::string& folder, std::v
     one.speaker.family.spill_folders = one.note.spill_folders;
     found.push_back(std::move(one));
   }
+  if (errno != 0) return Status::from_errno(errno, "list", folder);
   return found;
 }
 

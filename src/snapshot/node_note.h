@@ -68,8 +68,8 @@ struct FoundNote {
   NodeNote note;
   int64_t written_ns = 0;  ///< when, by the folder's file system
 };
-/// The notes of this user's runs in a folder of shared memory. One that makes no sense is left out, and told of in
-/// `damaged`.
+/// The notes of this user's runs in a folder of shared memory. One that makes no sense (corrupt), or cannot be read, is
+/// left out, and told of in `damaged`.
 Result<std::vector<FoundNote>> find_node_notes(const std::string& folder, std::vector<Status>& damaged);
 
 /// One process at a time on a node brings what a job has left there to other levels. A lock of a file, which goes with

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "core/huge_pages.h"
@@ -42,6 +43,26 @@ std::string make_job_key(std::string_view canonical_store_path, std::string_view
 }
 
 std::string SegmentFamily::file_prefix() const { return fmt::format("varve-{}-{}-", user, job_key); }
+
+std::vector<SegmentFamily> SegmentFamily::memory_places(const std::string& own_folder) const {
+  std::vector<SegmentFamily> places{*this};
+  std::set<std::pair<dev_t, ino_t>> known;
+  const auto is_new = [&](const std::string& where) {
+    struct stat info {};
+    return ::stat(path_on_machine(where).c_str(), &info) == 0 && known.insert({info.st_dev, info.st_ino}).second;
+  };
+  (void)is_new(folder);
+  for (const std::string& spill : spill_folders) {
+    // Where this user may not look, nothing is this user's.
+    const bool counts =
+        spill == own_folder || (is_memory_folder(spill) && ::access(path_on_machine(spill).c_str(), R_OK | X_OK) == 0);
+    if (!counts || !is_new(spill)) continue;
+    SegmentFamily& place = places.emplace_back(*this);
+    place.folder = spill;
+    std::erase(place.spill_folders, spill);
+  }
+  return places;
+}
 
 std::string SegmentOwner::path(std::string_view what) const {
   return fmt::format("{}/{}{}-{}-{}", family.folder, family.file_prefix(), run.hex(), rank, what);
@@ -80,13 +101,19 @@ namespace {
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
+/// Where no memory can be had, there is no room, either: that may be had elsewhere.
+Status as_no_space(const Status& failure) {
+  return failure.code() == StatusCode::resource_limit ? failure.with_code(StatusCode::no_space) : failure;
+}
+
 /// Makes the file at least that large, with memory for the part.
 Status allocate(int file, uint64_t offset, uint64_t bytes, const std::string& path) {
   int failure = EINTR;
   // A signal of the program's may interrupt it.
   while (failure == EINTR) failure = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (failure == 0) return {};
-  const Status status = Status::from_errno(failure, fmt::format("allocate {} bytes of shared memory", bytes), path);
+  const Status status =
+      as_no_space(Status::from_errno(failure, fmt::format("allocate {} bytes of shared memory", bytes), path));
   if (status.code() != StatusCode::no_space) return status;
   return {status.code(), std::string(status.message()), path,
           "make the memory file system larger, or name another (shared_memory)"};
@@ -159,7 +186,7 @@ Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, ui
   VARVE_TRY(allocate(segment.file_.get(), 0, bytes, path));
   if (mapped_bytes > bytes && ::ftruncate(segment.file_.get(), static_cast<off_t>(mapped_bytes)) != 0)
     return Status::from_errno(errno, "make shared memory", path);
-  VARVE_TRY(segment.map(mapped_bytes));
+  VARVE_TRY(as_no_space(segment.map(mapped_bytes)));
   touch(segment.data_, bytes);
   return segment;
 }
@@ -176,30 +203,11 @@ Status SharedSegment::publish() {
   return {};
 }
 
-bool SharedSegment::lacks_room(const Status& failure) {
-  switch (failure.code()) {
-    case StatusCode::no_space:
-    case StatusCode::unsupported:
-    case StatusCode::not_found:
-    case StatusCode::permission_denied:
-    case StatusCode::io_error: return true;
-    case StatusCode::ok:
-    case StatusCode::invalid_argument:
-    case StatusCode::already_exists:
-    case StatusCode::corrupt:
-    case StatusCode::resource_limit:
-    case StatusCode::busy:
-    case StatusCode::cancelled:
-    case StatusCode::internal: return false;
-  }
-  return false;
-}
-
-Result<SharedSegment> SharedSegment::create_where_room(std::span<const std::string> paths, uint64_t bytes) {
+Result<SharedSegment> SharedSegment::create_anywhere(std::span<const std::string> paths, uint64_t bytes) {
   Result<SharedSegment> made = Status::internal("no place for shared memory was named");
   for (const std::string& path : paths) {
     made = create(path, bytes);
-    if (made.ok() || !lacks_room(made.status())) return made;
+    if (made.ok()) return made;
   }
   return made;
 }
@@ -236,7 +244,7 @@ Status SharedSegment::grow(uint64_t bytes) {
   if (bytes <= size_) return {};
   const uint64_t before = size_;
   VARVE_TRY(allocate(file_.get(), before, bytes - before, path_));
-  VARVE_TRY(map(bytes));
+  VARVE_TRY(as_no_space(map(bytes)));
   touch(data_ + before, bytes - before);
   return {};
 }

@@ -26,6 +26,10 @@ struct SegmentFamily {
 
   /// What the file names of all of them begin with: "varve-1000-0123456789abcdef-".
   std::string file_prefix() const;
+  /// Where runs of the job on this node may have left something to restart from, as the family of one that was there:
+  /// in `folder`, and, where that had no room, in those spill folders that are in memory, too, or are `own_folder`. No
+  /// folder twice, whatever it is called.
+  std::vector<SegmentFamily> memory_places(const std::string& own_folder = {}) const;
 };
 
 /// The segments of one rank of one run.
@@ -88,10 +92,10 @@ class SharedSegment {
   }
   /// Takes memory for a part of it: no_space now, rather than a SIGBUS when it is written. Anyone that may write.
   Status take(uint64_t offset, uint64_t bytes) const;
-  /// create() at the first of these paths whose folder has room; what it says of the last one if none has.
-  static Result<SharedSegment> create_where_room(std::span<const std::string> paths, uint64_t bytes);
-  /// Whether a failure to make shared memory means that it may be had elsewhere.
-  static bool lacks_room(const Status& failure);
+  /// create() at the first of these paths where that can be done; what it says of the last one if none is such.
+  static Result<SharedSegment> create_anywhere(std::span<const std::string> paths, uint64_t bytes);
+  /// Whether a failure to make shared memory means that there is too little of it, rather than that something is wrong.
+  static bool lacks_room(const Status& failure) { return failure.code() == StatusCode::no_space; }
 
   /// Maps all of a file that is there. Links are not followed; permission_denied unless it is a regular file of this
   /// user; corrupt if it is empty.

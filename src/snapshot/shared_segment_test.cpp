@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -31,6 +32,39 @@ TEST(SharedSegment, IsZeroedAndForItsUserAlone) {
   EXPECT_EQ(info.st_mode & 07777, 0600U);
   EXPECT_TRUE(segment->unlink().ok());
   EXPECT_TRUE(segment->unlink().ok()) << "a file that is gone is fine";
+}
+
+TEST(SharedSegment, LacksRoomWhenThereIsTooLittleMemoryAndNotWhenSomethingIsWrong) {
+  for (const int failure : {ENOSPC, EDQUOT})
+    EXPECT_TRUE(SharedSegment::lacks_room(Status::from_errno(failure, "make", "it"))) << failure;
+  for (const int failure : {EIO, EACCES, ENOENT, EROFS, ELOOP, EMFILE})
+    EXPECT_FALSE(SharedSegment::lacks_room(Status::from_errno(failure, "make", "it"))) << failure;
+  const test::SegmentFolder folder;
+  // More than there are addresses.
+  const Status too_large =
+      SharedSegment::create_sparse(folder.owner().slot_path(0), 4096, uint64_t{1} << 60, [](MutableByteSpan) {
+      }).status();
+  EXPECT_TRUE(SharedSegment::lacks_room(too_large)) << too_large.to_string();
+}
+
+TEST(SegmentFamily, HasItsMemoryWhereItMayHaveBeenOnce) {
+  const test::SegmentFolder folder;
+  SegmentFamily family = folder.family();
+  std::string other = family.folder + "/varve-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(other.data()), nullptr);
+  std::filesystem::create_directory_symlink(other, other + "/same");
+  family.spill_folders = {"/proc", other, other + "/same", other + "/nowhere", family.folder + "/."};
+  const auto folders = [](const std::vector<SegmentFamily>& places) {
+    std::vector<std::string> names;
+    for (const SegmentFamily& place : places) names.push_back(place.folder);
+    return names;
+  };
+  if (is_memory_folder(family.folder)) {
+    EXPECT_EQ(folders(family.memory_places()), (std::vector{family.folder, other}));
+    EXPECT_EQ(folders(family.memory_places("/proc")), (std::vector<std::string>{family.folder, "/proc", other}));
+    EXPECT_EQ(family.memory_places().back().spill_folders.size(), 4U) << "where its snapshots may be, too";
+  }
+  std::filesystem::remove_all(other);
 }
 
 TEST(SharedSegment, IsNeverTakenFromAnother) {

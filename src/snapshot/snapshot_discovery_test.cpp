@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <random>
 
 #include "snapshot/snapshot.h"
@@ -162,6 +163,44 @@ TEST(SnapshotDiscovery, TellsRanksRunsAndStepsApart) {
   EXPECT_TRUE(remove_left_runs(folder.family(), {first.run}).ok());
   EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random())->runs, std::vector<UniqueId>{later.run});
   EXPECT_TRUE(remove_left_runs(folder.family(), {later.run}).ok());
+}
+
+TEST(SnapshotDiscovery, FindsWhatRunsHaveLeftInSeveralFolders) {
+  const test::SegmentFolder folder;
+  std::string other = folder.family().folder + "/varve-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(other.data()), nullptr);
+  std::vector<SegmentFamily> places(2, folder.family());
+  places[0].spill_folders = {other};
+  places[1].folder = other;
+  const SegmentOwner here = folder.owner(), there{places[1], *UniqueId::random(), 0};
+  for (const SegmentOwner& owner : {here, there}) {
+    const int status = test::run_in_child([&] { fill_and_die(owner, 1, owner == here ? 2 : 5, "the end"); });
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  }
+  // As if the other's slot had been spilled.
+  const std::string slot = here.slot_path(0), spilled = other + slot.substr(slot.rfind('/'));
+  std::filesystem::rename(slot, spilled);
+
+  const LeftRuns left = find_left_runs(places, *UniqueId::random()).value();
+  EXPECT_EQ(left.runs, (std::vector{here.run, there.run}));
+  ASSERT_EQ(left.snapshots.size(), 2U);
+  EXPECT_EQ(left.snapshots[0].owner.run, there.run);
+  EXPECT_EQ(left.snapshots[0].checkpoint.step, 5U);
+  EXPECT_TRUE(left.snapshots[0].open_verified().ok());
+  EXPECT_EQ(left.snapshots[1].checkpoint.step, 2U);
+  EXPECT_EQ(find_left_runs(std::vector{places[1], places[0]}, there.run).value().runs, std::vector{here.run});
+
+  EXPECT_TRUE(remove_left_runs(places, {here.run}).ok());
+  EXPECT_FALSE(std::filesystem::exists(spilled));
+  EXPECT_EQ(find_left_runs(places, *UniqueId::random()).value().runs, std::vector{there.run});
+  {
+    const auto memory = std::move(SnapshotMemory::create({places[1], *UniqueId::random(), 0}, {})).value();
+    EXPECT_EQ(find_left_runs(places, *UniqueId::random()).status().code(), StatusCode::busy);
+  }
+  EXPECT_TRUE(remove_left_runs(places, {there.run}).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(other));
+  std::filesystem::remove(other);
+  EXPECT_TRUE(find_left_runs(places, *UniqueId::random()).value().runs.empty()) << "what is not there has nothing";
 }
 
 TEST(SnapshotDiscovery, FindsLentGridsOnlyAfterTheyWereSummed) {

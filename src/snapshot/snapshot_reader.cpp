@@ -333,6 +333,7 @@ Status remove_spilled(const SegmentFamily& family, const std::vector<UniqueId>& 
       for (const auto& [rank, segments] : ranks) {
         if (alive.contains({run, rank})) continue;
         for (const std::string& what : segments) {
+          if (what == "control") continue;  // of a run that had all of its memory there
           const SegmentOwner owner{family, run, rank};
           const Status removed = remove_segment(folder + owner.path(what).substr(family.folder.size()));
           if (first.ok()) first = removed;
@@ -395,9 +396,32 @@ Result<std::vector<LeftSnapshot>> find_snapshots(const std::vector<SegmentOwner>
   return all;
 }
 
-Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own) {
-  VARVE_ASSIGN(const FoundSegments found, list_segments(family, family.folder));
-  LeftRuns left;
+namespace {
+/// The runs that have their memory in each of these folders, by place; the first one also has what is nobody's. In the
+/// others, what comes without any control segment was spilled there by a run that has its own elsewhere.
+Result<std::vector<FoundSegments>> list_places(std::span<const SegmentFamily> places) {
+  std::vector<FoundSegments> found;
+  for (const SegmentFamily& place : places) {
+    Result<FoundSegments> here = list_segments(place, place.folder);
+    if (here.status().code() == StatusCode::not_found) here = FoundSegments();
+    VARVE_TRY(here.status());
+    const auto has_control = [](const auto& rank) {
+      return std::find(rank.second.begin(), rank.second.end(), "control") != rank.second.end();
+    };
+    const bool takes_all = found.empty();
+    std::erase_if(*here, [&](const auto& run) {
+      return !takes_all && std::none_of(run.second.begin(), run.second.end(), has_control);
+    });
+    found.push_back(std::move(*here));
+  }
+  return found;
+}
+
+/// Adds what runs other than `own` have left in one place.
+Status add_left_runs(const SegmentFamily& family, const FoundSegments& found, const UniqueId& own, LeftRuns& left) {
+  const auto add = [](std::vector<UniqueId>& runs, const UniqueId& run) {
+    if (std::find(runs.begin(), runs.end(), run) == runs.end()) runs.push_back(run);
+  };
   for (const auto& [run, ranks] : found) {
     if (run == own) continue;
     bool ours = false, has_ended = false;
@@ -412,9 +436,17 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
       for (LeftSnapshot& snapshot : seen.snapshots) snapshot.ranks_here = ranks.size();
       std::move(seen.snapshots.begin(), seen.snapshots.end(), std::back_inserter(left.snapshots));
     }
-    if (ours) left.runs.push_back(run);
-    if (has_ended) left.ended.push_back(run);
+    if (ours) add(left.runs, run);
+    if (has_ended) add(left.ended, run);
   }
+  return {};
+}
+}  // namespace
+
+Result<LeftRuns> find_left_runs(std::span<const SegmentFamily> places, const UniqueId& own) {
+  VARVE_ASSIGN(const std::vector<FoundSegments> found, list_places(places));
+  LeftRuns left;
+  for (size_t i = 0; i < places.size(); ++i) VARVE_TRY(add_left_runs(places[i], found[i], own, left));
   std::stable_sort(left.snapshots.begin(), left.snapshots.end(),
                    [](const LeftSnapshot& a, const LeftSnapshot& b) { return a.checkpoint.step > b.checkpoint.step; });
   return left;
@@ -443,23 +475,29 @@ Result<MemoryUse> memory_use(const SegmentFamily& family) {
   return use;
 }
 
-Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>& runs) {
-  VARVE_ASSIGN(const FoundSegments found, list_segments(family, family.folder));
+Status remove_left_runs(std::span<const SegmentFamily> places, const std::vector<UniqueId>& runs) {
+  VARVE_ASSIGN(const std::vector<FoundSegments> found, list_places(places));
   std::set<std::pair<UniqueId, uint32_t>> alive;
-  for (const auto& [run, ranks] : found) {
-    for (const auto& [rank, segments] : ranks) {
-      VARVE_ASSIGN(const FoundRank seen, look_at({family, run, rank}));
-      if (seen.alive) alive.insert({run, rank});
+  for (size_t i = 0; i < places.size(); ++i) {
+    for (const auto& [run, ranks] : found[i]) {
+      for (const auto& [rank, segments] : ranks) {
+        VARVE_ASSIGN(const FoundRank seen, look_at({places[i], run, rank}));
+        if (seen.alive) alive.insert({run, rank});
+      }
     }
   }
+  Status first;
+  const auto note = [&first](const Status& status) {
+    if (first.ok()) first = status;
+  };
   // Before the control segments, without which nobody would know whose it is.
-  Status first = remove_spilled(family, runs, alive);
-  for (const auto& [run, ranks] : found) {
-    if (std::find(runs.begin(), runs.end(), run) == runs.end()) continue;
-    for (const auto& [rank, segments] : ranks) {
-      if (alive.contains({run, rank})) continue;
-      const Status status = remove_rank({family, run, rank}, segments);
-      if (first.ok()) first = status;
+  for (const SegmentFamily& place : places) note(remove_spilled(place, runs, alive));
+  for (size_t i = 0; i < places.size(); ++i) {
+    for (const auto& [run, ranks] : found[i]) {
+      if (std::find(runs.begin(), runs.end(), run) == runs.end()) continue;
+      for (const auto& [rank, segments] : ranks) {
+        if (!alive.contains({run, rank})) note(remove_rank({places[i], run, rank}, segments));
+      }
     }
   }
   return first;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,10 +111,14 @@ struct LeftRuns {
 /// What these have, who may live, as long as none of it is being written. Fails as find_left_runs() does.
 Result<std::vector<LeftSnapshot>> find_snapshots(const std::vector<SegmentOwner>& owners);
 
-/// Looks through the folder for runs of this family other than `own`. busy: one of them lives, or may ("job is running
-/// already"). What cannot be made sense of belongs to its run, and offers no snapshot; what cannot be opened or mapped
-/// now, as memory or descriptors are short, may be a checkpoint: a failure.
-Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own);
+/// Looks through the folders of these families, which are one job's (SegmentFamily::memory_places()), for runs other
+/// than `own`. busy: one of them lives, or may ("job is running already"). What cannot be made sense of belongs to its
+/// run, and offers no snapshot; what cannot be opened or mapped now, as memory or descriptors are short, may be a
+/// checkpoint: a failure. A folder that is not there has nothing.
+Result<LeftRuns> find_left_runs(std::span<const SegmentFamily> places, const UniqueId& own);
+inline Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own) {
+  return find_left_runs(std::span(&family, 1), own);
+}
 
 /// What a job has in the memory of this node.
 struct MemoryUse {
@@ -124,7 +129,11 @@ struct MemoryUse {
 };
 Result<MemoryUse> memory_use(const SegmentFamily& family);
 
-/// Removes all files of these runs, unless one of them lives again. Several ranks may do it at once.
-Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>& runs);
+/// Removes all files of these runs, as find_left_runs() has found them, unless one of them lives again. Several ranks
+/// may do it at once.
+Status remove_left_runs(std::span<const SegmentFamily> places, const std::vector<UniqueId>& runs);
+inline Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>& runs) {
+  return remove_left_runs(std::span(&family, 1), runs);
+}
 
 }  // namespace varve

@@ -12,7 +12,13 @@ namespace varve {
 
 Status GridPool::add(std::string_view name, uint64_t bytes, Use use) {
   Grid grid{.name = std::string(name), .memory = {}, .bytes = bytes, .use = use, .fill_number = 0};
-  VARVE_ASSIGN(grid.memory, SharedSegment::create_where_room(owner_.places_of(owner_.grid_path(size())), bytes));
+  const std::vector<std::string> places = owner_.places_of(owner_.grid_path(size()));
+  Result<SharedSegment> made = SharedSegment::create(places.front(), bytes);
+  if (SharedSegment::lacks_room(made.status())) {
+    Result<SharedSegment> elsewhere = SharedSegment::create_anywhere(std::span(places).subspan(1), bytes);
+    if (elsewhere.ok()) made = std::move(elsewhere);
+  }
+  VARVE_ASSIGN(grid.memory, std::move(made));
   grids_.push_back(std::move(grid));
   return {};
 }
@@ -234,8 +240,8 @@ Status SnapshotSlots::spill(uint32_t index, uint64_t bytes, const Status& why) {
   if (places.size() < 2) return why;
   // One that has grown too large for its folder is made anew in the next.
   drop(index);
-  Result<SharedSegment> spilled = SharedSegment::create_where_room(std::span(places).subspan(1), bytes);
-  if (!spilled.ok()) return SharedSegment::lacks_room(spilled.status()) ? why : spilled.status();
+  Result<SharedSegment> spilled = SharedSegment::create_anywhere(std::span(places).subspan(1), bytes);
+  if (!spilled.ok()) return why;
   SnapshotSlot& slot = slots_[index];
   slot.memory = std::move(*spilled);
   slot.spilled = true;

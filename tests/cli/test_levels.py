@@ -255,6 +255,21 @@ class SavingToLevels(LevelsTest):
             self.assertEqual([level["level"] for level in shown], ["memory", f"dir:{self.store}"])
         self.fails(FAILURE, "save", SAMPLE / "DD0005", "--levels", f"unix:{self.work}/nobody; dir:{self.work}/far")
 
+    def test_says_so_if_a_drain_cannot_see_which_jobs_a_level_has(self):
+        self.write("saved/file")
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        memory = self.work / "memory"
+        memory.mkdir()
+        drain = ("drain", "--shared-memory", memory, "--levels", f"dir:{self.store}; dir:{self.work}/far")
+        sets = self.store / "sets"
+        sets.rename(self.work / "away")
+        sets.symlink_to("sets")
+        self.assertIn("sets", self.fails(FAILURE, *drain))
+        sets.unlink()
+        (self.work / "away").rename(sets)
+        self.varve(*drain)
+        self.varve("show", "job@1", "--store", self.work / "far")
+
     def test_counts_sets_as_they_come_whatever_their_steps_are(self):
         near, far, seldom = (self.work / name for name in ("near", "far", "seldom"))
         levels = f"dir:{near} keep=2; dir:{far} keep=1; dir:{seldom} every=2"

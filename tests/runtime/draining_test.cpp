@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/faulty_file_system.h"
 #include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/node_drain.h"
@@ -36,7 +37,9 @@ constexpr size_t kCells = Cluster::kCells;
 
 /// What becomes of the one job that has left something there.
 DrainedJob drain(const SessionPlace& place, const std::string& node = "", FileSystem& files = posix_file_system()) {
+  ManualClock clock;
   NodeDrainOptions options;
+  options.clock = &clock;
   options.files = &files;
   options.shared_memory = place.memory;
   options.job = "job";
@@ -474,6 +477,85 @@ TEST(DrainsOfSeveralNodes, BringWhatTheRunWentForwardToAgain) {
   const Steps there = steps_at(cluster.far);
   EXPECT_TRUE(std::binary_search(there.begin(), there.end(), 4u));
   EXPECT_FALSE(std::binary_search(there.begin(), there.end(), 3u)) << "it was left behind";
+}
+
+/// Two nodes that have died, each with three sets in a store of its own.
+struct TwoDeadNodes {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far + " every=1000";
+  TwoDeadNodes() {
+    cluster.nodes = {"a", "b"};
+    cluster.node_ranks = 1;
+    run_to_and_die(cluster, levels, 3);
+  }
+};
+
+TEST(DrainsOfSeveralNodes, BringTheNewestOrSaySoWhicheverReadOfOneOfThemFailsOnce) {
+  const TwoDeadNodes dead;
+  const Cluster& cluster = dead.cluster;
+  const test::TempFolder kept;
+  const auto copy = [&](bool back) {
+    const std::string here = cluster.place.folder.path(), there = kept / "all";
+    for (const auto& entry : std::filesystem::directory_iterator(back ? here : kept.path()))
+      std::filesystem::remove_all(entry.path());
+    std::filesystem::copy(back ? there : here, back ? here : there, std::filesystem::copy_options::recursive);
+  };
+  copy(/*back=*/false);
+  FaultyFileSystem counting(posix_file_system());
+  drain(cluster.place, "a", counting);
+  uint64_t failed_count = 0;
+  const uint64_t all = counting.operation_count().reading;
+  for (uint64_t operation = 0; operation < all; ++operation) {
+    SCOPED_TRACE(operation);
+    copy(/*back=*/true);
+    FaultyFileSystem faulty(posix_file_system(), {{.kind = FaultKind::failed_read, .at_operation = operation}});
+    const DrainedJob first = drain(cluster.place, "a", faulty), second = drain(cluster.place, "b");
+    EXPECT_TRUE(second.failures.empty());
+    if (!first.failures.empty()) {
+      ++failed_count;
+      EXPECT_FALSE(first.is_done);
+      EXPECT_TRUE(drain(cluster.place, "a").failures.empty());
+    }
+    const Steps far = steps_at(cluster.far);
+    EXPECT_EQ(far.empty() ? 0 : far.back(), 3u) << faulty.trace();
+  }
+  EXPECT_LT(failed_count, all) << "some are tried again";
+}
+
+/// What one cannot read for a while, or for good.
+class UnreadableRecord final : public ForwardingFileSystem {
+ public:
+  UnreadableRecord(std::string path, uint32_t failures)
+      : ForwardingFileSystem(posix_file_system()), path_(std::move(path)), failures_left_(failures) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (path != path_ || failures_left_ == 0) return ForwardingFileSystem::open_read(path);
+    --failures_left_;
+    return Status::io_error("the disk fails", path);
+  }
+
+ private:
+  const std::string path_;
+  uint32_t failures_left_;
+};
+
+TEST(DrainsOfSeveralNodes, SayWhichSetTheyCannotReadAndBringWhatTheyCan) {
+  for (const bool passes : {true, false}) {
+    SCOPED_TRACE(passes);
+    const TwoDeadNodes dead;
+    const Cluster& cluster = dead.cluster;
+    UnreadableRecord files(cluster.node_path("a") + "/sets/job/3.set", passes ? 2 : UINT32_MAX);
+    const DrainedJob first = drain(cluster.place, "a", files), second = drain(cluster.place, "b");
+    EXPECT_TRUE(second.failures.empty());
+    ASSERT_EQ(first.failures.empty(), passes);
+    if (!passes) {
+      EXPECT_EQ(first.failures.front().code(), StatusCode::io_error);
+      EXPECT_NE(first.failures.front().to_string().find("3.set"), std::string::npos);
+      EXPECT_FALSE(first.is_done) << "what is in memory stays";
+      EXPECT_EQ(steps_at(cluster.far), Steps{2});
+      EXPECT_TRUE(drain(cluster.place, "a").failures.empty());
+    }
+    EXPECT_EQ(steps_at(cluster.far), passes ? Steps{3} : (Steps{2, 3}));
+  }
 }
 
 TEST(ADrainOfALoneNode, LeavesAnotherSetOfTheStepAtTheNextLevelAndSaysSo) {

@@ -109,10 +109,10 @@ std::unique_ptr<RunSession> open_on(FileSystem& files, std::unique_ptr<Communica
   return session.ok() ? std::move(*session) : nullptr;
 }
 
-void die_with_a_snapshot(const SessionPlace& place, size_t cells, uint64_t step) {
+void die_with_a_snapshot(const SessionOptions& options, size_t cells, uint64_t step) {
   run_and_kill([&] {
     SwitchedFileSystem files;
-    const auto session = open_on(files, make_single_communicator(), place.options());
+    const auto session = open_on(files, make_single_communicator(), options);
     Model model(0, cells);
     ASSERT_TRUE(protect(*session, model).ok());
     model.step(1);

@@ -61,6 +61,9 @@ std::unique_ptr<RunSession> open_on(FileSystem& files, std::unique_ptr<Communica
 
 /// Runs a session of one rank, whose model has so many cells, in a process of its own, which dies without an end: the
 /// set of step 1 is in the store, `step` is in memory alone.
-void die_with_a_snapshot(const SessionPlace& place, size_t cells, uint64_t step = 2);
+void die_with_a_snapshot(const SessionOptions& options, size_t cells, uint64_t step = 2);
+inline void die_with_a_snapshot(const SessionPlace& place, size_t cells, uint64_t step = 2) {
+  die_with_a_snapshot(place.options(), cells, step);
+}
 
 }  // namespace varve::test

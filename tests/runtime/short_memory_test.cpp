@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "runtime/cluster.h"
+#include "runtime/node_drain.h"
 #include "runtime/ranks.h"
+#include "runtime/stage_one.h"
 #include "snapshot/test_segments.h"
 
 namespace varve {
@@ -49,6 +53,20 @@ struct AProcessWithLittleMemory : testing::TestWithParam<uint32_t> {
     options.snapshot_folder = snapshot_folder;
     options.print_warnings = false;
     return options;
+  }
+  /// The same with another memory, to which snapshots are spilled. `make_full` fills the first one, or gives it room.
+  void run_with_memory_to_spill(const std::function<void(const std::function<void(bool)>& make_full)>& body) {
+    run("16m", [&] {
+      ASSERT_TRUE(test::mount_small_memory(spill, "16m"));
+      body([this](bool full) {
+        const std::string filler = place.memory + "/filler";
+        std::filesystem::remove(filler);
+        const std::string zeros(4096, 0);
+        std::ofstream out;
+        if (full) out.open(filler);
+        while (full && out.write(zeros.data(), static_cast<std::streamsize>(zeros.size())).flush()) continue;
+      });
+    });
   }
   /// A whole run, and one that restarts from it. Returns what rank 0 was told by the first.
   std::string run_twice(const SessionOptions& options, const std::function<void(Session&)>& in_between = {}) {
@@ -208,6 +226,97 @@ TEST_P(AProcessWithLittleMemory, LeavesNothingInTheFolderAfterTheNextRunIfItIsKi
     EXPECT_TRUE(std::filesystem::is_empty(spill));
     EXPECT_EQ(place.memory_files(), 0u);
   });
+}
+
+TEST_P(AProcessWithLittleMemory, GoesOnFromWhatAKilledRunHasInAnotherMemoryThanItsOwn) {
+  run_with_memory_to_spill([&](const auto& make_full) {
+    for (const bool was_full : {false, true}) {
+      SCOPED_TRACE(was_full);
+      std::filesystem::remove_all(place.store);
+      make_full(was_full);
+      test::die_with_a_snapshot(options(spill), kCells);
+      EXPECT_EQ(std::filesystem::is_empty(spill), !was_full);
+      make_full(!was_full);
+      auto session = Session::open(options(spill));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(0, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      EXPECT_EQ(session->restart().value(), 2u);
+      EXPECT_EQ(model, model_at(0, kCells, 2));
+      EXPECT_TRUE(session->finish().ok());
+      make_full(false);
+      EXPECT_EQ(place.memory_files(), 0u) << "a newer set is in the store";
+      EXPECT_TRUE(std::filesystem::is_empty(spill));
+      EXPECT_EQ(test::steps_at(place.store), (std::vector<uint64_t>{1, 2}));
+    }
+  });
+}
+
+TEST_P(AProcessWithLittleMemory, LeavesAloneWhatIsInAnotherMemoryUntilSomethingNewerIsSaved) {
+  run_with_memory_to_spill([&](const auto& make_full) {
+    test::die_with_a_snapshot(options(spill), kCells);
+    make_full(true);
+    const size_t before = place.memory_files();
+    for (uint32_t time = 0; time < 2; ++time) {
+      auto session = Session::open(options(spill));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      const std::vector<RestartPoint> points = session->restart_points().value();
+      EXPECT_TRUE(std::any_of(points.begin(), points.end(), [](const RestartPoint& one) { return one.step == 2; }));
+      EXPECT_TRUE(session->finish().ok());
+      EXPECT_EQ(place.memory_files(), before);
+    }
+  });
+}
+
+TEST_P(AProcessWithLittleMemory, IsDrainedOfWhatItsRunsHaveLeftInEachMemory) {
+  run_with_memory_to_spill([&](const auto& make_full) {
+    for (const bool has_left_in_first : {false, true}) {
+      SCOPED_TRACE(has_left_in_first);
+      std::filesystem::remove_all(place.store);
+      SessionOptions other = options(spill);
+      other.job = "other";
+      NodeDrainOptions drain;
+      drain.shared_memory = place.memory;
+      if (has_left_in_first) {
+        test::die_with_a_snapshot(options(spill), kCells);  // and says where it would have gone
+      } else {
+        drain.spill_folders = {spill};
+      }
+      make_full(true);
+      test::die_with_a_snapshot(other, kCells);
+      make_full(false);
+      const std::vector<DrainedJob> jobs = drain_node(drain).value();
+      EXPECT_EQ(jobs.size(), has_left_in_first ? 2u : 1u);
+      for (const DrainedJob& job : jobs) {
+        EXPECT_TRUE(job.failures.empty()) << job.failures.front().to_string();
+        EXPECT_TRUE(job.is_done);
+        EXPECT_EQ(Catalog(*test::store_at(place.store)).steps(job.job).value(), (std::vector<uint64_t>{1, 2}));
+      }
+      EXPECT_EQ(place.memory_files(), 0u);
+      EXPECT_TRUE(std::filesystem::is_empty(spill));
+    }
+  });
+}
+
+TEST_P(AProcessWithLittleMemory, TellsOthersWhereItWouldGo) {
+  SettingsSources sources;
+  sources.environment = {{"TMPDIR", "/scratch"}, {"VARVE_NODE", "a"}};
+  sources.command_line = {{"levels", "memory; local:/nvme/varve; dir:/lustre/varve; unix:/run/varve"}};
+  const auto folders = [&] { return expected_spill_folders(resolve_settings({}, sources).value(), sources); };
+  EXPECT_EQ(folders(), (std::vector<std::string>{"/scratch", "/nvme/varve", "/lustre"}));
+  sources.environment["VARVE_SNAPSHOT_FOLDER"] = "/ram";
+  EXPECT_EQ(folders(), std::vector<std::string>{"/ram"});
+  sources.environment["VARVE_SNAPSHOT_FOLDER"] = "none";
+  EXPECT_TRUE(folders().empty());
+}
+
+TEST_P(AProcessWithLittleMemory, IsToldWhatIsWrongWithMemoryThatIsThere) {
+  SessionOptions broken = options(spill);
+  broken.shared_memory = place.folder / "loop";
+  std::filesystem::create_symlink("loop", *broken.shared_memory);
+  const Status refused = Session::open(broken).status();
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  EXPECT_NE(refused.to_string().find("loop"), std::string::npos) << refused.to_string();
 }
 
 TEST_P(AProcessWithLittleMemory, DoesWithoutSharedMemoryIfAFolderCanTakeItsPlace) {

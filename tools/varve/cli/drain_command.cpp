@@ -4,8 +4,10 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "level/stored_image.h"
 #include "runtime/command_levels.h"
 #include "runtime/node_drain.h"
+#include "runtime/stage_one.h"
 #include "store/catalog.h"
 #include "store/job_lease.h"
 
@@ -53,6 +55,7 @@ class DrainCommand final : public Command {
     sources.command_line = {{"shared_memory", shared_memory_}, {"levels", options_.levels}};
     VARVE_ASSIGN(const Settings settings, resolve_settings({}, sources));
     options_.shared_memory = settings.snapshots.shared_memory;
+    options_.spill_folders = expected_spill_folders(settings, sources);
     options_.node = sources.node();
     ProgressSink& progress = session.begin_progress();
     Result<std::vector<DrainedJob>> drained = drain_node(options_, progress);
@@ -75,16 +78,16 @@ class DrainCommand final : public Command {
  private:
   /// Sets of the nearest of the levels that were said, of whatever run: no note tells of these.
   void bring_stored(Session& session, std::vector<DrainedJob>& drained, ProgressSink& progress) {
+    const auto fail = [&](const Status& why) { drained.emplace_back().failures.push_back(why); };
     const Result<std::unique_ptr<CommandLevels>> levels =
         CommandLevels::open({options_.levels, {}, session.reach()}, CommandLevels::Use::look);
     const Store* const nearest = levels.ok() ? (*levels)->nearest() : nullptr;
-    if (nearest == nullptr) {
-      DrainedJob& failed = drained.emplace_back();
-      failed.failures.push_back(levels.ok() ? (*levels)->levels().nearest().access().why_away() : levels.status());
-      return;
-    }
-    const Result<std::vector<std::string>> jobs = Catalog(*nearest).jobs();
-    for (const std::string& name : jobs.ok() ? *jobs : std::vector<std::string>()) {
+    if (nearest == nullptr)
+      return fail(levels.ok() ? (*levels)->levels().nearest().access().why_away() : levels.status());
+    PatientReads reads(*nearest, *options_.clock);
+    const Result<std::vector<std::string>> jobs = reads([&] { return Catalog(*nearest).jobs(); });
+    if (!jobs.ok()) return fail(jobs.status().with_context((*levels)->levels().nearest().name()));
+    for (const std::string& name : *jobs) {
       if (!options_.job.empty() && name != options_.job) continue;
       auto found = std::find_if(drained.begin(), drained.end(), [&](const DrainedJob& job) { return job.job == name; });
       if (found == drained.end()) {
