@@ -7,6 +7,7 @@
 #include "store/catalog.h"
 #include "store/prune.h"
 #include "store/remarks.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -116,9 +117,35 @@ Status Retention::give_space_back(const Store& store, ProgressSink& progress, do
 }
 
 namespace {
+/// Which sets a store holds: a record alone holds nothing.
+class HeldSets {
+ public:
+  explicit HeldSets(const Store& store) : store_(store) {
+    const Result<std::vector<ArenaId>> listed = store.list_arenas();
+    if (listed.ok()) arenas_.insert(listed->begin(), listed->end());
+  }
+  /// Whether there is what the trees of the set begin with. What cannot be listed is not known to be there.
+  bool has_roots_of(const SetRecord& record) const {
+    return std::all_of(record.groups.begin(), record.groups.end(), [this](const GroupRecord& group) {
+      // A prune may have brought it elsewhere.
+      return arenas_.contains(group.hint) || read_node(store_, group.root, group.hint).ok();
+    });
+  }
+  /// With `copy`, what `here` has with `record`.
+  bool have(const SetRecord& copy, const Store& here, const SetRecord& record) const {
+    return (has_trees_of(copy, record) || same_content(here, record, store_, copy)) && has_roots_of(copy);
+  }
+
+ private:
+  const Store& store_;
+  std::set<ArenaId> arenas_;
+};
+
 /// Those of the nearest store that are due, as they were made; without those that `there` has.
 Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, const DueSets& due) {
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(nearest).steps(due.job));
+  std::optional<HeldSets> held;
+  if (there != nullptr) held.emplace(*there);
   std::vector<OwedSet> owed;
   for (const uint64_t step : steps) {
     const SetName name{due.job, step};
@@ -128,7 +155,7 @@ Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, co
     if (record.ok() && !(is_due(due.level, record->number) && due.wanted(*record))) continue;
     if (there != nullptr) {
       const Result<SetRecord> copy = Catalog(*there).read(name);
-      if (copy.ok() && record.ok() && has_set_of(*there, *copy, nearest, *record)) continue;
+      if (copy.ok() && record.ok() && held->have(*copy, nearest, *record)) continue;
     }
     owed.push_back({.step = step, .number = record.ok() ? record->number : 0, .is_known = record.ok()});
   }
@@ -170,7 +197,7 @@ bool has_trees_of(const SetRecord& there, const SetRecord& here) {
 }
 
 bool has_set_of(const Store& there, const SetRecord& copy, const Store& here, const SetRecord& record) {
-  return has_trees_of(copy, record) || same_content(here, record, there, copy);
+  return HeldSets(there).have(copy, here, record);
 }
 
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {

@@ -232,6 +232,21 @@ TEST_F(TheBacklogOfALevelThatKeeps, HasWhatCannotBeRead) {
   EXPECT_EQ(owed(), Steps{7}) << "it is newer than what is there, which nobody can tell now";
 }
 
+TEST_F(TheBacklogOfALevelThatKeeps, HasWhatTheLevelHasNoMoreThanARecordOf) {
+  for (const uint64_t step : {1u, 2u}) {
+    save(*near, step, step);
+    ASSERT_TRUE(copy_set(*near, *far, {job, step}).ok());
+  }
+  EXPECT_EQ(owed(), Steps());
+  const ArenaId lost = Catalog(*far).read({job, 2})->groups[0].hint;
+  ASSERT_TRUE(far_disk.remove(far->arena_path(lost)).ok());
+  far = Store::open(far_disk, "/store").value();
+  EXPECT_EQ(owed(), Steps{2});
+  ASSERT_TRUE(copy_set(*near, *far, {job, 2}).ok());
+  EXPECT_EQ(owed(), Steps());
+  EXPECT_TRUE(test::check_numbers(*far, {job, 2}, test::numbers_between(200, 209)).ok());
+}
+
 TEST_F(TheBacklogOfALevelThatKeeps, HasWhatARunMadeThatHasGoneBackBehindWhatIsThere) {
   level.keep = 2;
   for (const uint64_t step : {500u, 600u}) save(*far, step, step / 100);

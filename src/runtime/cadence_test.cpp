@@ -161,13 +161,16 @@ TEST(DrainPace, SparesAShareOfTheIntervalTheFirstOfWhichBeginsWithTheProgram) {
   DrainPace pace(/*now=*/100);
   pace.begin(108);
   const auto spare_until = [&pace] { return pace.spare(/*has_processors=*/false, /*processor_count=*/2).until; };
-  EXPECT_DOUBLE_EQ(spare_until(), 108 + 6);
+  EXPECT_DOUBLE_EQ(spare_until(), 108 + 2);
   EXPECT_DOUBLE_EQ(pace.spare(false, 2).processor_seconds, 8 * 2 * 0.05);
   EXPECT_DOUBLE_EQ(pace.spare(/*has_processors=*/true, 2).until, 108 + 6);
   EXPECT_TRUE(std::isinf(pace.spare(true, 2).processor_seconds));
   pace.end(109);
   EXPECT_TRUE(pace.begin(120));
-  EXPECT_DOUBLE_EQ(spare_until(), 120 + 9) << "at whatever priority";
+  EXPECT_DOUBLE_EQ(spare_until(), 120 + 6) << "low priority gave way";
+  pace.end(127);
+  EXPECT_FALSE(pace.begin(132));
+  EXPECT_DOUBLE_EQ(spare_until(), 132 + 3);
 }
 
 }  // namespace

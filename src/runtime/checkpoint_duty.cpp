@@ -23,9 +23,9 @@ bool DrainPace::begin(double begin_seconds) {
 
 SpareTime DrainPace::spare(bool has_processors, uint32_t processor_count) const {
   const double begin = last_begin_.value_or(interval_begin_), between = begin - interval_begin_;
-  SpareTime spare{.until = begin + kMost * between};
-  if (!has_processors) spare.processor_seconds = kProcessorShare * between * std::max(1u, processor_count);
-  return spare;
+  if (has_processors) return {.until = begin + kMost * between};
+  return {.until = begin + (has_time_ ? kHalf : kLittle) * between,
+          .processor_seconds = kProcessorShare * between * std::max(1u, processor_count)};
 }
 
 void CheckpointNotes::note_begin(uint64_t step, const Begin& begin) {

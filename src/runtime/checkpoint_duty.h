@@ -94,8 +94,8 @@ class DrainPace {
   explicit DrainPace(double now = 0) : interval_begin_(now) {}
   /// A checkpoint that began then, by the clock, is going to be written. Whether there is time.
   bool begin(double begin_seconds);
-  /// What compressing may take, on so many processors, so that the next checkpoint does not wait for this one, and the
-  /// program, where it uses them, lacks little of them.
+  /// What compressing may take, on so many processors, so that the program is left alone for most of the time, and
+  /// lacks little of them; where it does not use them, so that the next checkpoint does not wait for this one.
   SpareTime spare(bool has_processors, uint32_t processor_count) const;
   /// It was written.
   void end(double end_seconds) { last_end_ = end_seconds; }

@@ -42,7 +42,7 @@ void make_store(const std::string& path, const test::GoldenStore& golden) {
   for (const char* folder : kFoldersNotKept) std::filesystem::create_directories(path + "/" + folder);
   const auto store = test::open_store(fs, path);
   for (const test::GoldenSet& set : test::golden_sets()) {
-    if (Catalog(*store).has(set.name)) continue;
+    if (Catalog(*store).has(set.name).value()) continue;
     if (set.name == test::kThinnedSet) save(*store, test::kDroppedSet, set.way);
     save(*store, set.name, set.way);
   }

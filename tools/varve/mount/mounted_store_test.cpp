@@ -160,13 +160,13 @@ TEST_F(Mounted, DoesNotSealByItselfWhatAKilledProgramHasWritten) {
       EXPECT_EQ(mounted->lines.has("cannot note"), !has_room);
       mounted->clock.advance(100);
       (*mounted)->seal_quiet_sets();
-      EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}));
+      EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}).value());
       EXPECT_NE((*mounted)->describe(mounted->inode(set))->find("unfinished"), std::string::npos);
     }
     const auto mounted = mount({.seal_seconds = 30});
     mounted->clock.advance(100);
     (*mounted)->seal_quiet_sets();
-    EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}));
+    EXPECT_FALSE(Catalog(mounted->store()).has({"run", step}).value());
     EXPECT_TRUE((*mounted)->seal(mounted->inode(set)).ok()) << "by who says so";
   }
 }
@@ -197,7 +197,7 @@ TEST_F(Mounted, SealsByItselfWhatIsClosedAfterAProgramThatSharedItWasKilled) {
   close_file(*mounted, "run/7/a", *std::move(reader), {ClosedBy::signal});
   mounted->clock.advance(100);
   (*mounted)->seal_quiet_sets();
-  EXPECT_TRUE(Catalog(mounted->store()).has({"run", 7}));
+  EXPECT_TRUE(Catalog(mounted->store()).has({"run", 7}).value());
 }
 
 TEST_F(Mounted, TakesUpOpenSetsOfTheLastMount) {
