@@ -14,7 +14,6 @@ using test::save_numbers;
 
 /// A store of which a file may be unreadable.
 struct ACatalog : testing::Test {
-  ACatalog() { EXPECT_TRUE(Store::create(disk, "/store").ok()); }
   void save(uint64_t step, uint64_t number) {
     ASSERT_TRUE(save_numbers(*store, {"job", step}, numbers_between(10 * step, 10 * step + 3), number).ok());
   }
@@ -24,6 +23,7 @@ struct ACatalog : testing::Test {
 
   MemoryFileSystem disk;
   test::UnreadableFile files{disk};
+  const bool is_made = Store::create(disk, "/store").ok();
   const std::unique_ptr<Store> store = Store::open(files, "/store").value();
   const Catalog catalog{*store};
 };
