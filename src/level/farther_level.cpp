@@ -160,11 +160,11 @@ namespace {
 /// Whether the level has the very same set, as it does if the run has restarted from one that went there before.
 Result<bool> level_has_set(const PushDuty& duty, const Store& to, const SetName& name) {
   if (duty.policy_for(name.step) == IfExists::replace) return false;
-  VARVE_ASSIGN(const bool is_there, Catalog(to).has(name));
-  if (!is_there) return false;
+  const Result<SetRecord> there = Catalog(to).read(name);
+  if (there.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(there.status());
   VARVE_ASSIGN(const SetRecord mine, Catalog(*duty.from).read(name));
-  VARVE_ASSIGN(const SetRecord there, Catalog(to).read(name));
-  return has_set_of(to, there, *duty.from, mine);
+  return has_set_of(to, *there, *duty.from, mine);
 }
 
 TransferOptions transfer_options(const PushDuty& duty, IfExists if_exists) {

@@ -120,25 +120,29 @@ namespace {
 /// Which sets a store holds: a record alone holds nothing.
 class HeldSets {
  public:
-  explicit HeldSets(const Store& store) : store_(store) {
-    const Result<std::vector<ArenaId>> listed = store.list_arenas();
-    if (listed.ok()) arenas_.insert(listed->begin(), listed->end());
+  explicit HeldSets(const Store& store) : store_(store) {}
+  /// With `copy`, what `here` has with `record`.
+  bool have(const SetRecord& copy, const Store& here, const SetRecord& record) {
+    return (has_trees_of(copy, record) || same_content(here, record, store_, copy)) && has_roots_of(copy);
   }
+
+ private:
   /// Whether there is what the trees of the set begin with. What cannot be listed is not known to be there.
-  bool has_roots_of(const SetRecord& record) const {
+  bool has_roots_of(const SetRecord& record) {
+    if (!is_listed_) {
+      const Result<std::vector<ArenaId>> listed = store_.list_arenas();
+      if (listed.ok()) arenas_.insert(listed->begin(), listed->end());
+      is_listed_ = true;
+    }
     return std::all_of(record.groups.begin(), record.groups.end(), [this](const GroupRecord& group) {
       // A prune may have brought it elsewhere.
       return arenas_.contains(group.hint) || read_node(store_, group.root, group.hint).ok();
     });
   }
-  /// With `copy`, what `here` has with `record`.
-  bool have(const SetRecord& copy, const Store& here, const SetRecord& record) const {
-    return (has_trees_of(copy, record) || same_content(here, record, store_, copy)) && has_roots_of(copy);
-  }
 
- private:
   const Store& store_;
   std::set<ArenaId> arenas_;
+  bool is_listed_ = false;  ///< which takes long in a large store: when it is first asked for
 };
 
 /// Those of the nearest store that are due, as they were made; without those that `there` has.

@@ -89,7 +89,7 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
       ++damaged;
       continue;
     }
-    VARVE_TRY(record.status());
+    VARVE_TRY(record.status().with_hint("try again; drop the set if its record can never be read"));
     newest = std::max(newest, record->number);
     knows_last = true;
   }
