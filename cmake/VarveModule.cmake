@@ -21,6 +21,7 @@ function(varve_module)
   endforeach()
   if(VARVE_TESTS AND M_TESTS)
     varve_test(NAME ${M_NAME}_test SOURCES ${M_TESTS} LIBRARIES ${M_IN} ${M_LIBRARIES})
+    varve_units(${M_NAME}_test ${M_TESTS})
   endif()
 endfunction()
 

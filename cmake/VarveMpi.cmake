@@ -28,7 +28,8 @@ function(varve_mpi_test)
       ${MPIEXEC_POSTFLAGS})
   # Thread sanitizer cannot see into an MPI library that was built without it; what it finds there is not so.
   string(FIND "${VARVE_SANITIZE}" thread thread_sanitizer)
-  set_tests_properties(${T_NAME} PROPERTIES LABELS "mpi;${T_LABELS}" PROCESSORS ${T_RANKS}
+  # COST here and elsewhere: what takes more than one processor, or long, starts first; at the end it would go by itself.
+  set_tests_properties(${T_NAME} PROPERTIES LABELS "mpi;${T_LABELS}" PROCESSORS ${T_RANKS} COST ${T_RANKS}
     ENVIRONMENT "${VARVE_MPI_ENVIRONMENT};${T_ENVIRONMENT}")
   if(NOT thread_sanitizer EQUAL -1)
     set_tests_properties(${T_NAME} PROPERTIES DISABLED ON)

@@ -14,11 +14,7 @@ namespace {
 
 using test::Random;
 
-const ElementType kDoubles{ElementKind::floating, ByteOrder::little, 8};
-
-void append(ByteVector& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
-
-Opened expect_made_again(ByteSpan raw) {
+Opened expect_frame_made_again(ByteSpan raw) {
   Opened opened = open_blosc(raw);
   const ByteSpan stage = opened.made_bytes == 0 ? raw : opened.bytes;
   EXPECT_LE(stage.size(), opened_bytes_max(raw.size()));
@@ -55,11 +51,11 @@ TEST(Blosc, MakesFramesAgainAndWhatLiesBetween) {
   for (const size_t bytes : {1, 14, 15, 16, 269, 270, 271, 1000}) {
     ByteVector raw = test::random_bytes(9, random);
     const ByteVector content = test::random_bytes(bytes, random), frame = plain_frame(content);
-    append(raw, frame);
-    append(raw, frame);
-    append(raw, as_bytes("between"));
-    append(raw, frame);
-    const Opened opened = expect_made_again(raw);
+    test::append(raw, frame);
+    test::append(raw, frame);
+    test::append(raw, as_bytes("between"));
+    test::append(raw, frame);
+    const Opened opened = expect_frame_made_again(raw);
     EXPECT_EQ(opened.made_bytes, 3 * frame.size()) << bytes;
     for (size_t each = 0; each < 3; ++each)
       EXPECT_TRUE(
@@ -73,7 +69,7 @@ TEST(Blosc, LeavesWhatIsNoFrameAsItIs) {
   const auto expect_left = [&](const char* what, auto change) {
     ByteVector raw = good;
     change(raw);
-    EXPECT_EQ(expect_made_again(raw).made_bytes, 0u) << what;
+    EXPECT_EQ(expect_frame_made_again(raw).made_bytes, 0u) << what;
   };
   expect_left("nothing", [](ByteVector& raw) { raw.clear(); });
   expect_left("its beginning alone", [](ByteVector& raw) { raw.resize(18); });
@@ -108,19 +104,19 @@ TEST(Blosc, DoesNotGoOnWithWhatOnlyBeginsLikeFrames) {
       out.le32(value);
   }
   raw.resize(4_MiB);
-  EXPECT_EQ(expect_made_again(raw).made_bytes, 0u);
+  EXPECT_EQ(expect_frame_made_again(raw).made_bytes, 0u);
 
   // Nor if some of them are frames.
   ByteVector mixed;
   const ByteVector good = plain_frame(ByteVector(1, std::byte{7}));
   for (uint32_t frame = 0; frame < frames; ++frame) {
-    append(mixed, ByteSpan(raw).subspan(64, 32));
+    test::append(mixed, ByteSpan(raw).subspan(64, 32));
     store_le(mixed.data() + mixed.size() - 32 + 12, uint32_t{1 << 20});
-    append(mixed, ByteSpan(raw).subspan(64, 32));
-    append(mixed, good);
+    test::append(mixed, ByteSpan(raw).subspan(64, 32));
+    test::append(mixed, good);
   }
   mixed.resize(mixed.size() + 1_MiB);
-  expect_made_again(mixed);
+  expect_frame_made_again(mixed);
 }
 
 TEST(Blosc, SurvivesAnyDamage) {
@@ -129,12 +125,13 @@ TEST(Blosc, SurvivesAnyDamage) {
   Random random(seed);
   const Codec* const codec = find_codec(CodecNumber::blosc).value();
   ByteVector raw;
-  for (int frame = 0; frame < 5; ++frame) append(raw, plain_frame(test::random_bytes(1 + random() % 600, random)));
+  for (int frame = 0; frame < 5; ++frame)
+    test::append(raw, plain_frame(test::random_bytes(1 + random() % 600, random)));
   for (int repeat = 0; repeat < 3000; ++repeat) {
     ByteVector hurt = raw;
     for (uint64_t flips = 1 + random() % 3; flips > 0; --flips)
       hurt[random() % hurt.size()] ^= static_cast<std::byte>(1 + random() % 255);
-    Opened opened = expect_made_again(hurt);
+    Opened opened = expect_frame_made_again(hurt);
     // What is damaged on disk is refused, or gives other bytes of the same count.
     ByteVector& of = random() % 2 == 0 ? opened.params : opened.bytes;
     of[random() % of.size()] ^= static_cast<std::byte>(1 + random() % 255);
@@ -187,12 +184,12 @@ TEST(BloscByItsLibrary, IsOpenedWhateverItsSettings) {
           SCOPED_TRACE(std::string(coder) + " level " + std::to_string(settings.level) + " shuffle " +
                        std::to_string(shuffle) + " of " + std::to_string(element_bytes) + " bytes, " +
                        std::to_string(bytes));
-          ByteVector content = test::smooth_bytes(kDoubles, bytes / 8 + 1, random);
+          ByteVector content = test::smooth_bytes(test::kDoubles, bytes / 8 + 1, random);
           content.resize(bytes);
           const ByteVector frame = frame_by_library(content, settings);
           ByteVector raw = test::random_bytes(random() % 20, random);
-          append(raw, frame);
-          const Opened opened = expect_made_again(raw);
+          test::append(raw, frame);
+          const Opened opened = expect_frame_made_again(raw);
           EXPECT_EQ(opened.made_bytes, frame.size());
           if (shuffle == BLOSC_BITSHUFFLE) continue;  // is opened, but stays in planes
           EXPECT_TRUE(std::equal(content.begin(), content.end(), opened.bytes.begin()));
@@ -212,7 +209,7 @@ TEST(BloscByItsLibrary, IsOpenedWhereItDoesNotLookLikeNoise) {
       value += static_cast<uint32_t>(random() % 15) - 7;
       store_le(walk.data() + at, value);
     }
-    append(raw, frame_by_library(walk, {.element_bytes = 4}));
+    test::append(raw, frame_by_library(walk, {.element_bytes = 4}));
   }
   EXPECT_FALSE(may_be_compressed(raw));
   EXPECT_TRUE(begins_with_blosc(raw));
@@ -224,8 +221,8 @@ TEST(BloscByItsLibrary, OfOtherCodersStaysAsItIs) {
   Random random(74);
   for (const char* coder : {"blosclz", "zlib", "zstd"}) {
     if (blosc_compname_to_compcode(coder) < 0) continue;
-    const ByteVector frame = frame_by_library(test::smooth_bytes(kDoubles, 10'000, random), {.coder = coder});
-    EXPECT_EQ(expect_made_again(frame).made_bytes, 0u) << coder;
+    const ByteVector frame = frame_by_library(test::smooth_bytes(test::kDoubles, 10'000, random), {.coder = coder});
+    EXPECT_EQ(expect_frame_made_again(frame).made_bytes, 0u) << coder;
   }
 }
 
@@ -233,9 +230,9 @@ TEST(BloscByItsLibrary, TakesAsMuchAsWhatItHoldsAndAFewHundredths) {
   Random random(75);
   ByteVector raw, contents;
   for (int chunk = 0; chunk < 16; ++chunk) {
-    const ByteVector content = test::smooth_bytes(kDoubles, 16'384, random);
-    append(contents, content);
-    append(raw, frame_by_library(content));
+    const ByteVector content = test::smooth_bytes(test::kDoubles, 16'384, random);
+    test::append(contents, content);
+    test::append(raw, frame_by_library(content));
   }
   const PackShape shape{{}, {test::run_of(raw.size())}};
   for (const Effort effort : {Effort::balanced, Effort::best}) {

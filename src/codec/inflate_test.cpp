@@ -11,31 +11,27 @@ namespace {
 
 using test::Random;
 
-const ElementType kDoubles{ElementKind::floating, ByteOrder::little, 8};
-
-void append(ByteVector& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
-
 /// As HDF5 chunks and MATLAB's elements are; what follows the stream would be its checksum.
 ByteVector zlib_stream(ByteSpan content, DeflateSettings settings = {}) {
   const char flags = settings.level == 1 ? '\x01' : settings.level < 6 ? '\x5e' : settings.level == 6 ? '\x9c' : '\xda';
   ByteVector bytes = {std::byte{0x78}, static_cast<std::byte>(flags)};
-  append(bytes, test::deflated(content, settings));
-  append(bytes, as_bytes("adlr"));
+  test::append(bytes, test::deflated(content, settings));
+  test::append(bytes, as_bytes("adlr"));
   return bytes;
 }
 ByteVector gzip_file(ByteSpan content, DeflateSettings settings = {}) {
   ByteVector bytes;
-  append(bytes, as_bytes(std::string_view("\x1f\x8b\x08\x08....\0\x03name\0", 15)));
-  append(bytes, test::deflated(content, settings));
-  append(bytes, as_bytes("crc-size"));
+  test::append(bytes, as_bytes(std::string_view("\x1f\x8b\x08\x08....\0\x03name\0", 15)));
+  test::append(bytes, test::deflated(content, settings));
+  test::append(bytes, as_bytes("crc-size"));
   return bytes;
 }
 ByteVector zip_member(ByteSpan content, DeflateSettings settings = {}) {
   ByteVector bytes(30);
   std::copy_n(as_bytes(std::string_view("PK\3\4\x14\0\0\0\x08\0", 10)).begin(), 10, bytes.begin());
   bytes[26] = std::byte{5};
-  append(bytes, as_bytes("h.npy"));
-  append(bytes, test::deflated(content, settings));
+  test::append(bytes, as_bytes("h.npy"));
+  test::append(bytes, test::deflated(content, settings));
   return bytes;
 }
 
@@ -58,14 +54,14 @@ TEST(Inflate, OpensStreamsOfZlibGzipAndZipWhateverTheirSettings) {
   const uint64_t seed = 50;
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
-  const ByteVector content = test::smooth_bytes(kDoubles, 12'000, random);
+  const ByteVector content = test::smooth_bytes(test::kDoubles, 12'000, random);
   for (uint8_t level = 1; level <= 9; ++level) {
     for (const uint8_t memory_level : {uint8_t{8}, uint8_t{9}, uint8_t{1}, uint8_t{5}}) {
       SCOPED_TRACE("level " + std::to_string(level) + " memory level " + std::to_string(memory_level));
       ByteVector raw = test::random_bytes(100, random);
-      append(raw, zlib_stream(content, {level, memory_level}));
-      append(raw, gzip_file(content, {level, memory_level}));
-      append(raw, zip_member(content, {level, memory_level}));
+      test::append(raw, zlib_stream(content, {level, memory_level}));
+      test::append(raw, gzip_file(content, {level, memory_level}));
+      test::append(raw, zip_member(content, {level, memory_level}));
       const Inflation inflation = expect_made_again(raw);
       ASSERT_EQ(inflation.table.streams.size(), 3u);
       EXPECT_EQ(inflation.table.content_bytes(), 3 * content.size());
@@ -76,26 +72,26 @@ TEST(Inflate, OpensStreamsOfZlibGzipAndZipWhateverTheirSettings) {
 
 TEST(Inflate, PutsContentsFirstAndThenWhatLiesBetween) {
   Random random(51);
-  const ByteVector first = test::smooth_bytes(kDoubles, 3000, random),
-                   second = test::smooth_bytes(kDoubles, 5000, random);
+  const ByteVector first = test::smooth_bytes(test::kDoubles, 3000, random),
+                   second = test::smooth_bytes(test::kDoubles, 5000, random);
   ByteVector raw;
-  append(raw, as_bytes("header"));
-  append(raw, zlib_stream(first));
-  append(raw, zlib_stream(second));
+  test::append(raw, as_bytes("header"));
+  test::append(raw, zlib_stream(first));
+  test::append(raw, zlib_stream(second));
   ByteVector expected = first;
-  append(expected, second);
-  append(expected, as_bytes("header\x78\x9c"
-                            "adlr\x78\x9c"
-                            "adlr"));
+  test::append(expected, second);
+  test::append(expected, as_bytes("header\x78\x9c"
+                                  "adlr\x78\x9c"
+                                  "adlr"));
   EXPECT_EQ(expect_made_again(raw).bytes, expected);
 }
 
 TEST(Inflate, OpensStreamsWithoutHeadersInFrontAndBehindEachOther) {
   Random random(61);
-  const ByteVector content = test::smooth_bytes(kDoubles, 10'000, random);
+  const ByteVector content = test::smooth_bytes(test::kDoubles, 10'000, random);
   ByteVector raw = test::deflated(content);
-  append(raw, test::deflated(content, {9, 8}));
-  append(raw, zlib_stream(content));
+  test::append(raw, test::deflated(content, {9, 8}));
+  test::append(raw, zlib_stream(content));
   EXPECT_EQ(expect_made_again(raw).table.streams.size(), 3u);
 }
 
@@ -122,7 +118,7 @@ TEST(Inflate, UndoesTheShuffleOfHdf5) {
 
 TEST(Inflate, OpensAStreamThatIsCutAsFarAsItGoes) {
   Random random(53);
-  const ByteVector content = test::smooth_bytes(kDoubles, 100'000, random);
+  const ByteVector content = test::smooth_bytes(test::kDoubles, 100'000, random);
   const ByteVector whole = zlib_stream(content);
   const ByteSpan raw = ByteSpan(whole).first(whole.size() * 3 / 4);
   const Inflation inflation = expect_made_again(raw);
@@ -134,14 +130,14 @@ TEST(Inflate, OpensAStreamThatIsCutAsFarAsItGoes) {
 
 TEST(Inflate, OpensAStreamWithAChangeInTheMiddleUpToIt) {
   Random random(54);
-  ByteVector raw = zlib_stream(test::smooth_bytes(kDoubles, 100'000, random));
+  ByteVector raw = zlib_stream(test::smooth_bytes(test::kDoubles, 100'000, random));
   raw[raw.size() * 3 / 4] ^= std::byte{4};
   expect_made_again(raw);
 }
 
 TEST(Inflate, LeavesAloneWhatZlibDoesNotMake) {
   Random random(55);
-  const ByteVector content = test::smooth_bytes(kDoubles, 50'000, random);
+  const ByteVector content = test::smooth_bytes(test::kDoubles, 50'000, random);
   const Codec* const gzip = find_codec(CodecNumber::gzip).value();  // another library's
   ByteVector params, raw;
   for (int file = 0; file < 10; ++file) ASSERT_TRUE(gzip->encode(content, {}, 6, params, raw).ok());
@@ -168,13 +164,13 @@ TEST(Inflate, MakesAnyBytesAgain) {
   for (int repeat = 0; repeat < 60; ++repeat) {
     ByteVector raw;
     for (uint64_t part = random() % 6; part > 0; --part) {
-      const ByteVector content = test::smooth_bytes(kDoubles, random() % 6000, random);
+      const ByteVector content = test::smooth_bytes(test::kDoubles, random() % 6000, random);
       const DeflateSettings settings{static_cast<uint8_t>(1 + random() % 9), static_cast<uint8_t>(1 + random() % 9)};
       switch (random() % 4) {
-        case 0: append(raw, zlib_stream(content, settings)); break;
-        case 1: append(raw, gzip_file(content, settings)); break;
-        case 2: append(raw, zip_member(content, settings)); break;
-        default: append(raw, test::random_bytes(random() % 3000, random));
+        case 0: test::append(raw, zlib_stream(content, settings)); break;
+        case 1: test::append(raw, gzip_file(content, settings)); break;
+        case 2: test::append(raw, zip_member(content, settings)); break;
+        default: test::append(raw, test::random_bytes(random() % 3000, random));
       }
     }
     for (uint64_t flips = raw.empty() ? 0 : random() % 3; flips > 0; --flips)
@@ -280,9 +276,9 @@ TEST(InflateChoice, IsMadeWhereProgramsDeflatedWhatIsPredicted) {
   ByteVector raw;
   size_t content_bytes = 0;
   for (int chunk = 0; chunk < 8; ++chunk) {
-    const ByteVector content = test::smooth_bytes(kDoubles, 16'384, random);
+    const ByteVector content = test::smooth_bytes(test::kDoubles, 16'384, random);
     content_bytes += content.size();
-    append(raw, zlib_stream(content, {4, 8}));
+    test::append(raw, zlib_stream(content, {4, 8}));
   }
   const PackShape shape{{}, {test::run_of(raw.size())}};
   for (const Effort effort : {Effort::balanced, Effort::best}) {
@@ -304,7 +300,7 @@ TEST(InflateChoice, EncodesEachKindOfContentByItself) {
   ByteVector raw;
   for (const uint32_t bytes : {4U, 8U, 2U}) {
     const ElementType type{bytes == 2 ? ElementKind::signed_integer : ElementKind::floating, ByteOrder::little, bytes};
-    append(raw, zip_member(test::smooth_bytes(type, 400'000 / bytes, random), {1, 8}));
+    test::append(raw, zip_member(test::smooth_bytes(type, 400'000 / bytes, random), {1, 8}));
   }
   const Inflation inflation = inflate_streams(raw);
   EXPECT_EQ(open_deflated(raw).sections.size(), 3u);
@@ -320,19 +316,20 @@ TEST(InflateChoice, MakesWhateverItTakesAgain) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   const auto smooth = [&](uint64_t bytes) {
-    const ElementType type = random() % 2 == 0 ? kDoubles : ElementType{ElementKind::floating, ByteOrder::little, 4};
+    const ElementType type =
+        random() % 2 == 0 ? test::kDoubles : ElementType{ElementKind::floating, ByteOrder::little, 4};
     return test::smooth_bytes(type, bytes / type.bytes, random);
   };
   for (int repeat = 0; repeat < 12; ++repeat) {
     SCOPED_TRACE("repeat " + std::to_string(repeat));
     ByteVector raw;
     if (repeat == 0) {
-      for (const uint64_t bytes : {300'000, 20'000}) append(raw, zlib_stream(smooth(bytes)));
-      append(raw, smooth(300'000));
+      for (const uint64_t bytes : {300'000, 20'000}) test::append(raw, zlib_stream(smooth(bytes)));
+      test::append(raw, smooth(300'000));
     }
     while (raw.size() < 600'000 && repeat > 0) {
       const uint64_t bytes = 8 + random() % (uint64_t{1} << (random() % 20));
-      append(raw, random() % 4 == 0 ? smooth(bytes) : zlib_stream(smooth(bytes)));
+      test::append(raw, random() % 4 == 0 ? smooth(bytes) : zlib_stream(smooth(bytes)));
     }
     const std::vector<uint64_t> sections = open_deflated(raw).sections;
     EXPECT_TRUE(std::all_of(sections.begin(), std::prev(sections.end()),

@@ -17,7 +17,7 @@ using kernels::MagnitudeKernels;
 using test::Random;
 
 /// Numbers of up to all their bits, many of them small or zero, and small beside small ones; or all are zero.
-ByteVector random_numbers(size_t number_bytes, size_t count, Random& random) {
+ByteVector random_magnitudes(size_t number_bytes, size_t count, Random& random) {
   ByteVector raw(count * number_bytes);
   if (random() % 8 == 0) return raw;
   size_t width = 0;
@@ -119,7 +119,7 @@ TEST(MagnitudeKernels, OfAllProcessorsAgreeByteForByteAndInvertEachOther) {
     const size_t numbers = kernels::kMagnitudeStride * *rc::gen::inRange<size_t>(1, 40);
     const size_t distance = *rc::gen::inRange<size_t>(kernels::kMagnitudeDistanceMin, 200);
     Random random(*rc::gen::arbitrary<uint64_t>());
-    const ByteVector raw = random_numbers(number_bytes, numbers, random);
+    const ByteVector raw = random_magnitudes(number_bytes, numbers, random);
     const kernels::MagnitudeTables tables = random_tables(number_bytes, raw, random);
     const CodedStrands wanted = encoded_by(kernels::magnitude_kernels().front(), number_bytes, raw, distance, tables);
     for (const MagnitudeKernels& kernel : kernels::magnitude_kernels()) {
@@ -137,7 +137,7 @@ TEST(MagnitudeKernels, RefuseOrDecodeAnythingAlike) {
     for (int repeat = 0; repeat < 300; ++repeat) {
       const size_t numbers = kernels::kMagnitudeStride * (1 + random() % 20);
       const size_t distance = kernels::kMagnitudeDistanceMin + random() % 100;
-      const ByteVector raw = random_numbers(number_bytes, numbers, random);
+      const ByteVector raw = random_magnitudes(number_bytes, numbers, random);
       const kernels::MagnitudeTables tables = random_tables(number_bytes, raw, random);
       CodedStrands coded = encoded_by(kernels::magnitude_kernels().front(), number_bytes, raw, distance, tables);
       CodedStrand& strand = coded[random() % coded.size()];
@@ -161,7 +161,7 @@ TEST(MagnitudeKernels, RefuseOrDecodeAnythingAlike) {
 TEST(MagnitudeKernels, RefuseStatesThatNoEncoderEndsWith) {
   const size_t numbers = 10 * kernels::kMagnitudeStride, distance = kernels::kMagnitudeDistanceMin;
   Random random(5);
-  const ByteVector raw = random_numbers(4, numbers, random);
+  const ByteVector raw = random_magnitudes(4, numbers, random);
   const kernels::MagnitudeTables tables = random_tables(4, raw, random);
   const CodedStrands good = encoded_by(kernels::magnitude_kernels().front(), 4, raw, distance, tables);
   for (const MagnitudeKernels& kernel : kernels::magnitude_kernels()) {

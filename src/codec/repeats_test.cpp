@@ -16,7 +16,7 @@ ByteVector noise_of(size_t bytes, unsigned seed) {
   return noise;
 }
 
-ByteVector joined(std::initializer_list<ByteSpan> parts) {
+ByteVector concatenated(std::initializer_list<ByteSpan> parts) {
   ByteVector all;
   for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
@@ -79,7 +79,7 @@ TEST(Repeats, TellWhichEarlierPartHoldsWhatComesAgain) {
 
 TEST(Repeats, AreFoundInOneLargePack) {
   const ByteVector piece = noise_of(1_MiB, 1);
-  const ByteVector raw = joined({piece, noise_of(2_MiB + 8, 2), piece, noise_of(8, 3), piece});
+  const ByteVector raw = concatenated({piece, noise_of(2_MiB + 8, 2), piece, noise_of(8, 3), piece});
   for (const Effort effort : {Effort::balanced, Effort::best}) {
     for (const ElementType& type : {ElementType{}, ElementType{ElementKind::floating, ByteOrder::little, 8}}) {
       const PackShape shape{.type = type, .runs = {{raw.size() / type.bytes, {}, false}}};

@@ -18,8 +18,6 @@
 
 namespace varve::test {
 
-inline void append(ByteVector& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
-
 /// Makes the same packs of the same seed.
 class MixMaker {
  public:

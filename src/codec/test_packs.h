@@ -20,6 +20,10 @@ struct Pack {
   ByteVector raw;
 };
 
+inline constexpr ElementType kDoubles{ElementKind::floating, ByteOrder::little, 8};
+
+inline void append(ByteVector& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
+
 inline std::vector<ElementType> element_types() {
   std::vector<ElementType> types = {
       {}, {ElementKind::text, ByteOrder::little, 80}, {ElementKind::opaque, ByteOrder::little, 12}};

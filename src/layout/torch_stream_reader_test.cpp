@@ -9,7 +9,7 @@
 namespace varve {
 namespace {
 
-Result<Layout> read(const std::string& contents) {
+Result<Layout> read_stream(const std::string& contents) {
   FileWindow file(as_bytes(contents));
   return read_torch_stream_layout(file);
 }
@@ -52,7 +52,7 @@ zoo::PickleWriter longs(uint32_t count, const std::string& before = {}) {
 TEST(TorchStreamReader, IsLittleEndianWhateverTheMachineWasAndMayHaveLongPickles) {
   const std::string file = zoo::torch_stream(longs(10, std::string(300'000, 'n')).end(),
                                              {{"0", 10, std::string(80, 'x')}}, /*little_endian=*/false);
-  const Result<Layout> layout = read(file);
+  const Result<Layout> layout = read_stream(file);
   ASSERT_TRUE(layout.ok()) << layout.status().to_string();
   EXPECT_EQ(described(*layout), std::vector<std::string>{"/w I64LE 10"});
   EXPECT_EQ(layout->variables[0].extents[0].offset, file.size() - 80);
@@ -60,13 +60,13 @@ TEST(TorchStreamReader, IsLittleEndianWhateverTheMachineWasAndMayHaveLongPickles
 
 TEST(TorchStreamReader, RefusesWhatEndsTooSoonOrLies) {
   const std::string file = zoo::torch_stream(longs(10).end(), {{"0", 10, std::string(80, 'x')}});
-  ASSERT_TRUE(read(file).ok());
-  for (size_t size = 0; size < file.size(); ++size) EXPECT_FALSE(read(file.substr(0, size)).ok()) << size;
+  ASSERT_TRUE(read_stream(file).ok());
+  for (size_t size = 0; size < file.size(); ++size) EXPECT_FALSE(read_stream(file.substr(0, size)).ok()) << size;
   for (const uint64_t elements : {uint64_t{11}, uint64_t{1} << 61, UINT64_MAX}) {
-    EXPECT_EQ(read(zoo::torch_stream(longs(10).end(), {{"0", elements, std::string(80, 'x')}})).status().code(),
+    EXPECT_EQ(read_stream(zoo::torch_stream(longs(10).end(), {{"0", elements, std::string(80, 'x')}})).status().code(),
               StatusCode::corrupt);
   }
-  EXPECT_EQ(read(zoo::torch_stream(longs(10).end(), {{"1", 10, std::string(80, 'x')}})).status().code(),
+  EXPECT_EQ(read_stream(zoo::torch_stream(longs(10).end(), {{"1", 10, std::string(80, 'x')}})).status().code(),
             StatusCode::unsupported);
 }
 

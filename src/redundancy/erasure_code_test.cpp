@@ -120,7 +120,7 @@ TEST(GaloisField, IsThatOfIsal) {
 }
 
 /// Loses the parts whose bits are set, rebuilds, and compares.
-void check_loss(const ErasureCode& code, const std::vector<ByteVector>& parts, uint32_t lost) {
+void check_part_loss(const ErasureCode& code, const std::vector<ByteVector>& parts, uint32_t lost) {
   std::vector<ByteVector> left = parts;
   std::vector<bool> present(code.parts());
   for (uint32_t part = 0; part < code.parts(); ++part) {
@@ -142,7 +142,7 @@ TEST(ErasureCode, RebuildsEveryLossThatItPromises) {
     // Blocks for the vectors, and such as are too short for them.
     for (const size_t bytes : {67, 40}) {
       const std::vector<ByteVector> parts = encoded(code, bytes, 3);
-      for (uint32_t lost = 0; lost < 1u << code.parts(); ++lost) check_loss(code, parts, lost);
+      for (uint32_t lost = 0; lost < 1u << code.parts(); ++lost) check_part_loss(code, parts, lost);
     }
   }
 }

@@ -118,19 +118,19 @@ TEST(FailureGroups, DependOnNothingButTheNodes) {
   EXPECT_EQ(plan.groups.size(), 2u);
 }
 
-struct Shape {
+struct StripeShape {
   uint32_t members, data, parity;
 };
-const Shape kShapes[] = {{2, 1, 1}, {3, 1, 1}, {3, 2, 1}, {5, 4, 1}, {7, 4, 1},
-                         {3, 1, 2}, {6, 4, 2}, {9, 4, 2}, {11, 3, 3}};
+const StripeShape kStripeShapes[] = {{2, 1, 1}, {3, 1, 1}, {3, 2, 1}, {5, 4, 1}, {7, 4, 1},
+                                     {3, 1, 2}, {6, 4, 2}, {9, 4, 2}, {11, 3, 3}};
 
-StripeGeometry geometry_of(const Shape& shape, std::vector<uint64_t> bytes = {}) {
+StripeGeometry geometry_of(const StripeShape& shape, std::vector<uint64_t> bytes = {}) {
   bytes.resize(shape.members, 1000);
   return StripeGeometry::create(shape.data, shape.parity, std::move(bytes)).value();
 }
 
 TEST(StripeGeometry, PutsThePartsOfAStripeOnDifferentMembers) {
-  for (const Shape& shape : kShapes) {
+  for (const StripeShape& shape : kStripeShapes) {
     const StripeGeometry geometry = geometry_of(shape);
     for (uint32_t stripe = 0; stripe < geometry.stripes(); ++stripe) {
       std::set<uint32_t> members;

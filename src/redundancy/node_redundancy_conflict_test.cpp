@@ -17,12 +17,12 @@ namespace {
 
 using test::Nodes;
 
-const SetName kFirst{"job", 1};
+const SetName kContested{"job", 1};
 
 TEST(NodeRedundancy, NeverReplacesAStoreWithSomethingElse) {
   Nodes nodes(3);
-  nodes.save(kFirst);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  nodes.save(kContested);
+  ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
   nodes.lose(1, "x");
   ASSERT_TRUE(Store::create(nodes.fs(1), Nodes::path()).ok());
   ASSERT_TRUE(
@@ -49,8 +49,8 @@ class OtherJobMeanwhile final : public ForwardingFileSystem {
 
 TEST(NodeRedundancy, NeverReplacesAStoreThatAnotherJobHasMadeOrUsedMeanwhile) {
   Nodes whole(3);
-  whole.save(kFirst);
-  ASSERT_TRUE(whole.protect(kFirst, "xor:3").ok());
+  whole.save(kContested);
+  ASSERT_TRUE(whole.protect(kContested, "xor:3").ok());
   struct Other {
     bool makes = true, saves = true;
   };
@@ -82,12 +82,12 @@ TEST(NodeRedundancy, NeverReplacesAStoreThatAnotherJobHasMadeOrUsedMeanwhile) {
 
 TEST(NodeRedundancy, NeverReplacesASetByAnotherOfItsName) {
   Nodes nodes(3);
-  nodes.save(kFirst);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  nodes.save(kContested);
+  ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
   {
     const auto store = Store::open(nodes.fs(1), Nodes::path()).value();
-    ASSERT_TRUE(Catalog(*store).remove(kFirst).ok());
-    ASSERT_TRUE(test::save_numbers(*store, kFirst, test::numbers_between(1, 9)).ok());
+    ASSERT_TRUE(Catalog(*store).remove(kContested).ok());
+    ASSERT_TRUE(test::save_numbers(*store, kContested, test::numbers_between(1, 9)).ok());
   }
   const auto before = nodes.files(1);
   const Status status = nodes.restore().value().at(0).status;
@@ -109,16 +109,16 @@ TEST(NodeRedundancy, BringsANodeThatWasAwayToTheSetThatTheOthersHaveMadeAnewMean
   for (const bool still_protected : {true, false}) {
     SCOPED_TRACE(still_protected);
     Nodes nodes(3);
-    nodes.save(kFirst, 1);
-    ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+    nodes.save(kContested, 1);
+    ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
     Nodes::Away old = nodes.swap_out(2, "spare");
     ASSERT_TRUE(nodes.restore().value().at(0).status.ok());
-    for (uint32_t node = 0; node < 3; ++node) make_anew(nodes, node, kFirst, 2);
-    ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+    for (uint32_t node = 0; node < 3; ++node) make_anew(nodes, node, kContested, 2);
+    ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
     Nodes whole = nodes.copy();
     nodes.swap_in(2, std::move(old));
     if (!still_protected) {
-      ASSERT_TRUE(drop_redundancy(nodes.place(2), kFirst).ok());
+      ASSERT_TRUE(drop_redundancy(nodes.place(2), kContested).ok());
     }
     const auto restored = nodes.restore().value();
     ASSERT_EQ(restored.size(), 1u);
@@ -126,8 +126,8 @@ TEST(NodeRedundancy, BringsANodeThatWasAwayToTheSetThatTheOthersHaveMadeAnewMean
     EXPECT_EQ(restored[0].rebuilt.size(), 1u);
     for (uint32_t node = 0; node < 3; ++node) {
       const auto store = Store::open(nodes.fs(node), Nodes::path()).value();
-      EXPECT_EQ(Catalog(*store).read(kFirst).value().number, 2u);
-      EXPECT_TRUE(test::check_numbers(*store, kFirst, anew(node)).ok()) << node;
+      EXPECT_EQ(Catalog(*store).read(kContested).value().number, 2u);
+      EXPECT_TRUE(test::check_numbers(*store, kContested, anew(node)).ok()) << node;
       EXPECT_TRUE(verify_store(*store, true).value().whole());
     }
     for (const uint32_t node : {0u, 1u}) EXPECT_EQ(nodes.files(node), whole.files(node));
@@ -135,42 +135,42 @@ TEST(NodeRedundancy, BringsANodeThatWasAwayToTheSetThatTheOthersHaveMadeAnewMean
     nodes.lose(0, "new");
     EXPECT_TRUE(nodes.restore().value().at(0).status.ok());
     const auto store = Store::open(nodes.fs(0), Nodes::path()).value();
-    EXPECT_TRUE(test::check_numbers(*store, kFirst, anew(0)).ok());
+    EXPECT_TRUE(test::check_numbers(*store, kContested, anew(0)).ok());
   }
 }
 
 TEST(NodeRedundancy, BringsANodeToTheSetOfTheOthersAlsoWhereAnOlderOneOfItsNameIsPinned) {
   Nodes nodes(3);
-  nodes.save(kFirst, 1);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
-  ASSERT_TRUE(Remarks(*Store::open(nodes.fs(2), Nodes::path()).value()).pin(kFirst).ok());
+  nodes.save(kContested, 1);
+  ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
+  ASSERT_TRUE(Remarks(*Store::open(nodes.fs(2), Nodes::path()).value()).pin(kContested).ok());
   Nodes::Away old = nodes.swap_out(2, "spare");
   ASSERT_TRUE(nodes.restore().value().at(0).status.ok());
-  for (uint32_t node = 0; node < 3; ++node) make_anew(nodes, node, kFirst, 2);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  for (uint32_t node = 0; node < 3; ++node) make_anew(nodes, node, kContested, 2);
+  ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
   nodes.swap_in(2, std::move(old));
   const auto restored = nodes.restore().value();
   ASSERT_EQ(restored.size(), 1u);
   EXPECT_TRUE(restored[0].status.ok()) << Nodes::describe(restored);
   const auto store = Store::open(nodes.fs(2), Nodes::path()).value();
-  EXPECT_EQ(Catalog(*store).read(kFirst).value().number, 2u);
-  EXPECT_TRUE(test::check_numbers(*store, kFirst, anew(2)).ok());
+  EXPECT_EQ(Catalog(*store).read(kContested).value().number, 2u);
+  EXPECT_TRUE(test::check_numbers(*store, kContested, anew(2)).ok());
   // The pin keeps what it holds.
   PruneOptions options;
   options.wait_seconds = 0;
   ASSERT_TRUE(prune_store(*store, options).ok());
-  EXPECT_EQ(Remarks(*store).check_may_replace(kFirst, nullptr).code(), StatusCode::permission_denied);
+  EXPECT_EQ(Remarks(*store).check_may_replace(kContested, nullptr).code(), StatusCode::permission_denied);
 }
 
 TEST(NodeRedundancy, NeverReplacesASetThatWasMadeAfterTheProtectedOne) {
   Nodes nodes(3);
-  nodes.save(kFirst, 1);
-  ASSERT_TRUE(nodes.protect(kFirst, "xor:3").ok());
+  nodes.save(kContested, 1);
+  ASSERT_TRUE(nodes.protect(kContested, "xor:3").ok());
   for (const bool still_protected : {true, false}) {
     SCOPED_TRACE(still_protected);
-    make_anew(nodes, 1, kFirst, 2);
+    make_anew(nodes, 1, kContested, 2);
     if (!still_protected) {
-      ASSERT_TRUE(drop_redundancy(nodes.place(1), kFirst).ok());
+      ASSERT_TRUE(drop_redundancy(nodes.place(1), kContested).ok());
     }
     const auto before = nodes.files(1);
     const Status status = nodes.restore().value().at(0).status;

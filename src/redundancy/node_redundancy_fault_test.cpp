@@ -13,21 +13,21 @@ namespace {
 
 using test::Nodes;
 
-const SetName kFirst{"job", 1}, kSecond{"job", 2};
+const SetName kOlder{"job", 1}, kNewer{"job", 2};
 constexpr uint32_t kStruck = 1;
 
 /// Three nodes with two sets that share arenas, the first of which is protected.
 Nodes plain_nodes() {
   Nodes nodes(3);
-  nodes.save(kFirst);
-  if (!nodes.protect(kFirst, "xor:3").ok()) std::abort();
-  nodes.save(kSecond);
+  nodes.save(kOlder);
+  if (!nodes.protect(kOlder, "xor:3").ok()) std::abort();
+  nodes.save(kNewer);
   return nodes;
 }
 
 using Act = std::function<Status(Nodes&, FileSystem& own)>;
 
-Status protect(Nodes& nodes, FileSystem& own) { return nodes.protect(kSecond, "xor:3", true, {{kStruck, &own}}); }
+Status protect(Nodes& nodes, FileSystem& own) { return nodes.protect(kNewer, "xor:3", true, {{kStruck, &own}}); }
 
 /// OK if both sets are whole afterwards.
 Status restore(Nodes& nodes, FileSystem& own) {
@@ -63,7 +63,7 @@ void expect_protected(const Nodes& start) {
     const Status restored = restore(nodes, nodes.fs(kStruck));
     EXPECT_TRUE(restored.ok()) << restored.to_string();
     for (uint32_t node = 0; node < 3; ++node) {
-      for (const SetName& set : {kFirst, kSecond}) {
+      for (const SetName& set : {kOlder, kNewer}) {
         const Status checked = nodes.check(node, set, node);
         EXPECT_TRUE(checked.ok()) << checked.to_string();
       }
@@ -121,7 +121,7 @@ void for_each_crash(const Nodes& start, const Act& act, const std::function<void
 
 /// Both sets are there on the struck node, and protecting succeeds when it is done again.
 void check_protecting(Nodes& nodes, const Status& status) {
-  for (const SetName& set : {kFirst, kSecond}) {
+  for (const SetName& set : {kOlder, kNewer}) {
     const Status checked = nodes.check(kStruck, set, kStruck);
     EXPECT_TRUE(checked.ok()) << checked.to_string();
   }
@@ -141,7 +141,7 @@ TEST(NodeRedundancyFaults, LetACrashHappenWhileASetIsProtected) {
 
 TEST(NodeRedundancyFaults, LetACrashHappenWhileASetIsProtectedInAnotherWay) {
   Nodes start = plain_nodes();
-  ASSERT_TRUE(start.protect(kSecond, "partner").ok());
+  ASSERT_TRUE(start.protect(kNewer, "partner").ok());
   for_each_crash(start, protect, check_protecting);
 }
 
@@ -167,7 +167,7 @@ void check_restoring(const Nodes& whole, Nodes& nodes, const Status& status) {
 class RestoringFaults : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(whole_.protect(kSecond, "xor:3").ok());
+    ASSERT_TRUE(whole_.protect(kNewer, "xor:3").ok());
     replaced_ = whole_.copy();
     replaced_.lose(kStruck, "new");
     damaged_ = whole_.copy();

@@ -47,7 +47,7 @@ Nodes mostly_dead() {
 }
 
 /// The struck node has the set, and with what protects it there, another node that is lost comes back.
-void expect_protected(Nodes& nodes) {
+void expect_still_protected(Nodes& nodes) {
   EXPECT_TRUE(test::check_numbers(*Store::open(nodes.fs(kStruck), Nodes::path()).value(), kSet, kFew).ok());
   EXPECT_TRUE(verify_store(*Store::open(nodes.fs(kStruck), Nodes::path()).value(), true).value().whole());
   nodes.lose(0, "new");
@@ -85,7 +85,7 @@ TEST(NodeRedundancyBesidePrunes, CoversWhatIsProtectedAtAnyMomentOfAPrune) {
       [](Nodes& nodes, const Status& pruned) {
         EXPECT_TRUE(pruned.ok()) << pruned.to_string();
         if (!nodes.fs(kStruck).stat(NodeFolder::set_path(Nodes::path(), kSet)).ok()) protect(nodes);  // it was over
-        expect_protected(nodes);
+        expect_still_protected(nodes);
       });
 }
 
@@ -93,7 +93,7 @@ TEST(NodeRedundancyBesidePrunes, CoversWhatIsPrunedAtAnyMomentOfAProtection) {
   const auto act = [](Nodes& nodes, FileSystem& own) { return nodes.protect(kSet, "xor:3", true, {{kStruck, &own}}); };
   const auto check = [](Nodes& nodes, const Status& status) {
     EXPECT_TRUE(status.ok()) << status.to_string();
-    expect_protected(nodes);
+    expect_still_protected(nodes);
   };
   const auto prune_now = [](Nodes& nodes) { EXPECT_TRUE(prune(nodes.fs(kStruck)).ok()); };
   // One that takes it for dead, too.
@@ -115,7 +115,7 @@ TEST(NodeRedundancyBesidePrunes, ReliesOnNoArenaThatAPruneMayRemove) {
     ASSERT_TRUE(nodes.fs(kStruck).remove(store->arena_path(id)).ok());
     ASSERT_TRUE(nodes.fs(kStruck).remove(mark_of(id)).ok());
   }
-  expect_protected(nodes);
+  expect_still_protected(nodes);
 }
 
 TEST(NodeRedundancyBesidePrunes, HoldsNoPruneUpThatRemovesWhatNobodyNeeds) {

@@ -30,16 +30,17 @@ FileSizes even_sizes(uint32_t members) {
   return FileSizes(members, {{"a.arena", 5000}, {"b.arena", 1234}, {"c.set", 77}});
 }
 
-struct Shape {
+struct GroupShape {
   const char* scheme;
   uint32_t members;
 };
-const Shape kShapes[] = {{"partner", 2}, {"partner", 3}, {"xor:2", 2},  {"xor:2", 3},  {"xor:3", 3},  {"xor:3", 5},
-                         {"xor:4", 4},   {"xor:5", 5},   {"xor:5", 7},  {"rs:1+1", 2}, {"rs:1+2", 3}, {"rs:2+1", 3},
-                         {"rs:2+1", 4},  {"rs:3+2", 5},  {"rs:3+2", 6}, {"rs:4+2", 6}, {"rs:4+2", 8}};
+const GroupShape kGroupShapes[] = {{"partner", 2}, {"partner", 3}, {"xor:2", 2},  {"xor:2", 3},  {"xor:3", 3},
+                                   {"xor:3", 5},   {"xor:4", 4},   {"xor:5", 5},  {"xor:5", 7},  {"rs:1+1", 2},
+                                   {"rs:1+2", 3},  {"rs:2+1", 3},  {"rs:2+1", 4}, {"rs:3+2", 5}, {"rs:3+2", 6},
+                                   {"rs:4+2", 6},  {"rs:4+2", 8}};
 
 /// Loses all nodes of `lost` (a bit each), rebuilds, and compares; or is refused, and then nothing else has changed.
-void check_loss(const NodeGroup& whole, uint32_t lost, bool must_refuse) {
+void check_group_loss(const NodeGroup& whole, uint32_t lost, bool must_refuse) {
   NodeGroup cluster = whole.copy();
   for (uint32_t position = 0; position < cluster.members(); ++position) {
     if (lost >> position & 1) cluster.lose(position);
@@ -58,40 +59,40 @@ void check_loss(const NodeGroup& whole, uint32_t lost, bool must_refuse) {
 }
 
 TEST(Redundancy, RebuildsEveryLossOfNodesThatItPromisesAndRefusesOthers) {
-  for (const Shape& shape : kShapes) {
+  for (const GroupShape& shape : kGroupShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
     NodeGroup cluster(shape.scheme, even_sizes(shape.members), 1);
     ASSERT_TRUE(cluster.protect().ok());
     const bool minimal = cluster.redundancy().nodes_min() == shape.members;
-    for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_loss(cluster, lost, minimal);
+    for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_group_loss(cluster, lost, minimal);
   }
 }
 
 TEST(Redundancy, RebuildsFilesOfUnequalLengths) {
-  for (const Shape& shape : kShapes) {
+  for (const GroupShape& shape : kGroupShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
     NodeGroup cluster(shape.scheme, unequal_sizes(shape.members, 40'000), 2);
     ASSERT_TRUE(cluster.protect().ok());
-    for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_loss(cluster, lost, false);
+    for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_group_loss(cluster, lost, false);
   }
 }
 
 TEST(Redundancy, RebuildsFilesOfManyBlocks) {
-  for (const Shape& shape : {Shape{"partner", 3}, {"xor:4", 4}, {"rs:2+1", 4}, {"rs:4+2", 6}}) {
+  for (const GroupShape& shape : {GroupShape{"partner", 3}, {"xor:4", 4}, {"rs:2+1", 4}, {"rs:4+2", 6}}) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
     NodeGroup cluster(shape.scheme, unequal_sizes(shape.members, 9 * kParityBlockBytes + 12'345), 3);
     ASSERT_TRUE(cluster.protect().ok());
     for (uint32_t lost = 1; lost < 1u << shape.members; lost = lost * 2 + (lost == 1 ? 1 : 0)) {
-      check_loss(cluster, lost, false);
+      check_group_loss(cluster, lost, false);
     }
-    check_loss(cluster, 0b101, false);
+    check_group_loss(cluster, 0b101, false);
   }
 }
 
 TEST(Redundancy, ProtectsNodesThatHaveNothing) {
   NodeGroup cluster("xor:3", FileSizes(3), 4);
   ASSERT_TRUE(cluster.protect().ok());
-  for (uint32_t lost : {1, 2, 4}) check_loss(cluster, lost, false);
+  for (uint32_t lost : {1, 2, 4}) check_group_loss(cluster, lost, false);
 }
 
 TEST(Redundancy, TakesAPartnersFilesAsTheyAre) {
@@ -102,7 +103,7 @@ TEST(Redundancy, TakesAPartnersFilesAsTheyAre) {
 }
 
 TEST(Redundancy, SpreadsParityEvenly) {
-  for (const Shape& shape : kShapes) {
+  for (const GroupShape& shape : kGroupShapes) {
     NodeGroup cluster(shape.scheme, even_sizes(shape.members), 6);
     ASSERT_TRUE(cluster.protect().ok());
     for (uint32_t position = 1; position < shape.members; ++position) {
@@ -127,7 +128,7 @@ TEST(Redundancy, NamesNodesAndFilesWhereItRefuses) {
 
 TEST(Redundancy, RebuildsDamagedFilesOfOneNode) {
   std::mt19937_64 random(8);
-  for (const Shape& shape : kShapes) {
+  for (const GroupShape& shape : kGroupShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
     NodeGroup whole(shape.scheme, unequal_sizes(shape.members, 40'000), 8);
     ASSERT_TRUE(whole.protect().ok());
@@ -156,7 +157,7 @@ TEST(Redundancy, NeverRebuildsAnythingWrong) {
   std::mt19937_64 random(10);
   uint32_t rebuilt = 0, refused = 0;
   for (int round = 0; round < 300; ++round) {
-    const Shape& shape = kShapes[random() % std::size(kShapes)];
+    const GroupShape& shape = kGroupShapes[random() % std::size(kGroupShapes)];
     NodeGroup whole(shape.scheme, unequal_sizes(shape.members, 20'000), random());
     ASSERT_TRUE(whole.protect().ok());
     NodeGroup cluster = whole.copy();
@@ -306,7 +307,7 @@ TEST(Redundancy, SurvivesEveryFaultOfARebuild) {
 
 /// The member's disk after a crash at some operation of `act`, for each operation and each kind of crash.
 template <class Act, class Check>
-void for_each_crash(const NodeGroup& start, uint32_t position, const Act& act, const Check& check) {
+void for_each_group_crash(const NodeGroup& start, uint32_t position, const Act& act, const Check& check) {
   NodeGroup counted = start.copy();
   FaultyFileSystem counter(counted.fs(position));
   ASSERT_TRUE(act(counted, counter).ok());
@@ -339,7 +340,7 @@ TEST(Redundancy, SurvivesACrashAtAnyStepOfARebuild) {
   for (std::string_view name : {std::string_view("c.set"), kParityFileName}) {
     lossy.remove(0, name);
   }
-  for_each_crash(
+  for_each_group_crash(
       lossy, 0, [](NodeGroup& cluster, FaultyFileSystem& faulty) { return cluster.rebuild_with(0, faulty); },
       [&](NodeGroup& cluster, const Status& status) {
         if (status.ok()) {
@@ -357,7 +358,7 @@ TEST(Redundancy, SurvivesACrashAtAnyStepOfMakingIt) {
   NodeGroup whole = plain.copy();
   ASSERT_TRUE(whole.protect().ok());
   for (const NodeGroup* start : {&plain, &whole}) {
-    for_each_crash(
+    for_each_group_crash(
         *start, 1, [](NodeGroup& cluster, FaultyFileSystem& faulty) { return cluster.protect_with(1, faulty); },
         [&](NodeGroup& cluster, const Status& status) {
           EXPECT_EQ(cluster.contents(1, "a.arena"), whole.contents(1, "a.arena"));

@@ -16,15 +16,17 @@ namespace {
 constexpr size_t kCount = 300'000;
 
 /// A program whose variable holds its step in every element.
-struct Program {
+struct StartedProgram {
   std::vector<uint64_t> field = std::vector<uint64_t>(kCount);
   VariableTable table;
-  Program() { EXPECT_TRUE(table.protect_array("field", element_type_of<uint64_t>(), field.data(), kCount, {}).ok()); }
+  StartedProgram() {
+    EXPECT_TRUE(table.protect_array("field", element_type_of<uint64_t>(), field.data(), kCount, {}).ok());
+  }
 };
 
 /// Fills step after step, draining all but the last, and kills itself at `fatal_step` of the last fill.
 void fill_and_die(const SegmentOwner& owner, uint32_t slots, uint64_t last, const std::string& fatal_step) {
-  Program program;
+  StartedProgram program;
   uint64_t now = 0;
   SnapshotOptions options;
   options.rank_count = owner.rank + 1;
@@ -51,7 +53,7 @@ std::vector<uint64_t> steps_found(const test::SegmentFolder& folder, const Uniqu
   for (const LeftSnapshot& snapshot : left->of_rank(0)) {
     const Result<std::unique_ptr<SnapshotReader>> reader = snapshot.open_verified();
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
-    Program program;
+    StartedProgram program;
     const Result<ImageTarget*> target = program.table.begin_load((*reader)->image());
     EXPECT_TRUE(target.ok() && (*reader)->load(1, **target).ok() && program.table.finish_load().ok());
     EXPECT_TRUE(std::all_of(program.field.begin(), program.field.end(), [&](uint64_t value) {
@@ -91,7 +93,7 @@ TEST(SnapshotDiscovery, SeesNothingTornWhenTheProgramIsKilledAnywhere) {
     ASSERT_EQ(::pipe(channel), 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      Program program;
+      StartedProgram program;
       SnapshotOptions options{.slots = 2, .copy_threads = 2};
       const auto memory = std::move(SnapshotMemory::create(owner, options)).value();
       const auto view = std::move(SnapshotView::open(owner)).value();
@@ -208,7 +210,7 @@ TEST(SnapshotDiscovery, FindsLentGridsOnlyAfterTheyWereSummed) {
     const test::SegmentFolder folder;
     const SegmentOwner owner = folder.owner();
     test::run_in_child([&] {
-      Program program;
+      StartedProgram program;
       const auto memory = std::move(SnapshotMemory::create(owner, {})).value();
       std::byte* const grid = *memory->make_grid("field", kCount * sizeof(uint64_t));
       std::fill_n(reinterpret_cast<uint64_t*>(grid), kCount, 8);
@@ -268,7 +270,7 @@ TEST(SnapshotDiscovery, TakesADamagedControlSegmentThatIsHeldForAlive) {
 TEST(SnapshotDiscovery, TakesWhatALivingProcessHasLeftForThatOfARunThatIsOver) {
   const test::SegmentFolder folder;
   const SegmentOwner owner = folder.owner();
-  Program program;
+  StartedProgram program;
   std::fill(program.field.begin(), program.field.end(), 5);
   SnapshotOptions options;
   options.slots = 2;

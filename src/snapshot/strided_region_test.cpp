@@ -28,7 +28,7 @@ ByteVector dense_by_definition(const ByteVector& array, const ArrayShape& shape,
   return dense;
 }
 
-ByteVector random_bytes(size_t bytes, std::mt19937_64& random) {
+ByteVector random_array(size_t bytes, std::mt19937_64& random) {
   ByteVector out(bytes);
   for (std::byte& byte : out) byte = static_cast<std::byte>(random());
   return out;
@@ -47,7 +47,7 @@ TEST(StridedRegion, HoldsTheCellsThatAreNoGhosts) {
       cells *= shape.cells[d];
     }
     const uint64_t element_bytes = 1 + random() % 12;
-    const ByteVector array = random_bytes(cells * element_bytes, random);
+    const ByteVector array = random_array(cells * element_bytes, random);
     const ByteVector expected = dense_by_definition(array, shape, element_bytes);
     const StridedRegion region = saved_region(shape, element_bytes);
     ASSERT_EQ(region.bytes(), expected.size());

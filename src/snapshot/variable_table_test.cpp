@@ -9,12 +9,12 @@
 namespace varve {
 namespace {
 
-constexpr ElementType kDouble = element_type_of<double>();
+constexpr ElementType kReal = element_type_of<double>();
 constexpr ElementType kInt = element_type_of<int>();
 
 Status protect_vector(VariableTable& table, std::string_view name, std::vector<double>& values) {
   return table.protect_vector(
-      name, kDouble, [&values] { return std::as_bytes(std::span(values)); },
+      name, kReal, [&values] { return std::as_bytes(std::span(values)); },
       [&values](uint64_t count) {
         values.resize(count);
         return std::as_writable_bytes(std::span(values));
@@ -53,9 +53,9 @@ Status load(VariableTable& table, const ByteVector& image, uint64_t piece_bytes 
 TEST(VariableTable, RefusesNamesThatAreNone) {
   VariableTable table;
   double value = 0;
-  EXPECT_INVALID(table.protect_scalar("", kDouble, &value));
-  EXPECT_INVALID(table.protect_scalar("a\tb", kDouble, &value));
-  EXPECT_INVALID(table.protect_scalar(std::string(1001, 'n'), kDouble, &value));
+  EXPECT_INVALID(table.protect_scalar("", kReal, &value));
+  EXPECT_INVALID(table.protect_scalar("a\tb", kReal, &value));
+  EXPECT_INVALID(table.protect_scalar(std::string(1001, 'n'), kReal, &value));
   EXPECT_TRUE(table.empty());
 }
 
@@ -63,12 +63,12 @@ TEST(VariableTable, RefusesAnotherTypeOrKindUnderTheSameName) {
   VariableTable table;
   double value = 0;
   int number = 0;
-  ASSERT_TRUE(table.protect_scalar("x", kDouble, &value).ok());
+  ASSERT_TRUE(table.protect_scalar("x", kReal, &value).ok());
   EXPECT_INVALID(table.protect_scalar("x", kInt, &number));
   const auto save = [](ByteVector&) { return Status(); };
   const auto read = [](ByteSpan) { return Status(); };
   EXPECT_INVALID(table.protect_object("x", save, read));
-  EXPECT_TRUE(table.protect_scalar("x", kDouble, &value).ok());
+  EXPECT_TRUE(table.protect_scalar("x", kReal, &value).ok());
   ASSERT_TRUE(table.unprotect("x").ok());
   EXPECT_TRUE(table.empty()) << "it took the place of what was there";
   EXPECT_TRUE(table.protect_scalar("x", kInt, &number).ok());
@@ -77,7 +77,7 @@ TEST(VariableTable, RefusesAnotherTypeOrKindUnderTheSameName) {
 TEST(VariableTable, RefusesShapesThatDoNotFit) {
   VariableTable table;
   std::vector<double> data(60);
-  auto protect = [&](const ArrayShape& shape) { return table.protect_array("a", kDouble, data.data(), 60, shape); };
+  auto protect = [&](const ArrayShape& shape) { return table.protect_array("a", kReal, data.data(), 60, shape); };
   EXPECT_INVALID(protect({.cells = {6, 9}}));
   EXPECT_INVALID(protect({.cells = {1ULL << 40, 1ULL << 40}}));
   EXPECT_INVALID(protect({.cells = {6, 10}, .ghosts_low = {1}}));
@@ -87,7 +87,7 @@ TEST(VariableTable, RefusesShapesThatDoNotFit) {
   EXPECT_INVALID(protect({.cells = {6, 10}, .global_cells = {12, 9}}));
   EXPECT_INVALID(protect({.cells = {6, 10}, .global_cells = {12, 10}, .global_offset = {7, 0}}));
   EXPECT_INVALID(protect({.cells = std::vector<uint64_t>(kDimensionsMax + 1, 1)}));
-  EXPECT_INVALID(table.protect_array("a", kDouble, nullptr, 1, {}));
+  EXPECT_INVALID(table.protect_array("a", kReal, nullptr, 1, {}));
   EXPECT_INVALID(table.protect_array("a", {ElementKind::floating, ByteOrder::little, 0}, data.data(), 60, {}));
   EXPECT_TRUE(table.empty());
   EXPECT_TRUE(protect({.cells = {6, 10},
@@ -96,7 +96,7 @@ TEST(VariableTable, RefusesShapesThatDoNotFit) {
                        .global_cells = {12, 10},
                        .global_offset = {8, 2}})
                   .ok());
-  EXPECT_TRUE(table.protect_array("nothing", kDouble, nullptr, 0, {}).ok());
+  EXPECT_TRUE(table.protect_array("nothing", kReal, nullptr, 0, {}).ok());
 }
 
 TEST(VariableTable, SaysWhatIsNotProtected) {
@@ -114,7 +114,7 @@ struct Everything {
   Everything() {
     std::iota(field.begin(), field.end(), 0.5);
     EXPECT_TRUE(
-        table.protect_array("field", kDouble, field.data(), field.size(), ArrayShape::with_ghosts({12, 20}, 2)).ok());
+        table.protect_array("field", kReal, field.data(), field.size(), ArrayShape::with_ghosts({12, 20}, 2)).ok());
     EXPECT_TRUE(protect_vector(table, "list", list).ok());
     EXPECT_TRUE(table.protect_scalar("step", kInt, &step).ok());
     const auto save = [this](ByteVector& out) {
@@ -158,7 +158,7 @@ TEST(VariableTable, GivesTheSameImageInPiecesOfAnySize) {
   std::vector<double> wide(64 * 1024);
   std::iota(wide.begin(), wide.end(), 3);
   ASSERT_TRUE(program.table
-                  .protect_array("wide", kDouble, wide.data(), wide.size(),
+                  .protect_array("wide", kReal, wide.data(), wide.size(),
                                  {.cells = {64, 1024}, .ghosts_low = {0, 1}, .ghosts_high = {0, 2}})
                   .ok());
   const ByteVector whole = image_of(program.table);
@@ -201,7 +201,7 @@ TEST(VariableTable, RefusesToLoadWhatDiffersAndWritesNothing) {
     Everything program;
     double extra = 0;
     for (const std::string_view name : {"a first one", "middle", "z last"}) {
-      ASSERT_TRUE(program.table.protect_scalar(name, kDouble, &extra).ok());
+      ASSERT_TRUE(program.table.protect_scalar(name, kReal, &extra).ok());
       const Status status = load(program.table, image);
       EXPECT_INVALID(status);
       EXPECT_NE(status.to_string().find(name), std::string::npos);
@@ -211,12 +211,12 @@ TEST(VariableTable, RefusesToLoadWhatDiffersAndWritesNothing) {
   {
     Everything program;
     ASSERT_TRUE(program.table.unprotect("step").ok());
-    ASSERT_TRUE(program.table.protect_scalar("step", kDouble, program.field.data()).ok());
+    ASSERT_TRUE(program.table.protect_scalar("step", kReal, program.field.data()).ok());
     EXPECT_INVALID(load(program.table, image));
   }
   {
     Everything program;
-    ASSERT_TRUE(program.table.protect_array("field", kDouble, program.field.data(), 240, {.cells = {240}}).ok());
+    ASSERT_TRUE(program.table.protect_array("field", kReal, program.field.data(), 240, {.cells = {240}}).ok());
     EXPECT_INVALID(load(program.table, image));
   }
 }
@@ -260,12 +260,12 @@ TEST(VariableTable, StopsWhatCallbacksThrowAndReturnsWhatTheyReturn) {
 TEST(VariableTable, ALentVariableMustBeLentAgainOrProtectedAnew) {
   VariableTable table;
   std::vector<double> own(10), grid(10);
-  ASSERT_TRUE(table.protect_array("f", kDouble, own.data(), 10, {}).ok());
+  ASSERT_TRUE(table.protect_array("f", kReal, own.data(), 10, {}).ok());
   const LentGrid lent{.grid = 3, .data = reinterpret_cast<std::byte*>(grid.data()), .bytes = 80};
   ASSERT_TRUE(table.lend("f", lent).ok());
   EXPECT_EQ(table.lent_grid("f"), 3U);
   EXPECT_INVALID(table.unprotect("f"));
-  EXPECT_INVALID(table.protect_array("f", kDouble, own.data(), 10, {}));
+  EXPECT_INVALID(table.protect_array("f", kReal, own.data(), 10, {}));
   ASSERT_TRUE(table.refresh().ok());
   EXPECT_EQ(table.memory()[0].base, lent.data);
   EXPECT_EQ(table.memory()[0].lent_grid, 3U);
@@ -274,7 +274,7 @@ TEST(VariableTable, ALentVariableMustBeLentAgainOrProtectedAnew) {
   const Status stale = table.refresh();
   EXPECT_INVALID(stale);
   EXPECT_FALSE(stale.hint().empty());
-  ASSERT_TRUE(table.protect_array("f", kDouble, own.data(), 10, {}).ok());
+  ASSERT_TRUE(table.protect_array("f", kReal, own.data(), 10, {}).ok());
   ASSERT_TRUE(table.refresh().ok());
   EXPECT_FALSE(table.memory()[0].lent_grid);
 }

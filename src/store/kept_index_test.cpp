@@ -12,7 +12,7 @@ namespace {
 
 using test::SetMaker;
 
-constexpr uint64_t kMemoryBytes = 1_MiB;
+constexpr uint64_t kIndexBytes = 1_MiB;
 
 struct Kept : testing::Test {
   Kept() {
@@ -35,7 +35,7 @@ struct Kept : testing::Test {
   }
   /// A save of this chunk; returns its arena.
   ArenaId save(KeptIndex& kept, uint64_t number) {
-    EXPECT_TRUE(kept.open(kMemoryBytes).ok());
+    EXPECT_TRUE(kept.open(kIndexBytes).ok());
     const ArenaId arena = seal(number);
     EXPECT_TRUE(kept.add({arena}, {entry_of(number)}).ok());
     return arena;
@@ -49,26 +49,26 @@ struct Kept : testing::Test {
 TEST_F(Kept, KnowsWhatItHasLaidDownAndTellsOthersLater) {
   KeptIndex kept(*store, ChunkIndex::Upkeep::others);
   const ArenaId first = save(kept, 1), second = save(kept, 2);
-  ChunkIndex& index = **kept.open(kMemoryBytes);
+  ChunkIndex& index = **kept.open(kIndexBytes);
   EXPECT_EQ(find(index, 1), first);
   EXPECT_EQ(find(index, 2), second);
   EXPECT_EQ(run_count(), 0u);
   ASSERT_TRUE(kept.share().ok());
   EXPECT_EQ(run_count(), 1u);
   KeptIndex other(*store, ChunkIndex::Upkeep::others);
-  EXPECT_EQ(find(**other.open(kMemoryBytes), 2), second);
+  EXPECT_EQ(find(**other.open(kIndexBytes), 2), second);
 }
 
 TEST_F(Kept, LooksIntoNoArenaThatIsExcludedOrGone) {
   KeptIndex kept(*store, ChunkIndex::Upkeep::others);
   const ArenaId first = save(kept, 1), second = save(kept, 2);
-  ChunkIndex& index = **kept.open(kMemoryBytes);
+  ChunkIndex& index = **kept.open(kIndexBytes);
   index.exclude({first});
   EXPECT_EQ(find(index, 1), std::nullopt);
-  EXPECT_EQ(find(**kept.open(kMemoryBytes), 1), first);
+  EXPECT_EQ(find(**kept.open(kIndexBytes), 1), first);
   ASSERT_TRUE(fs.remove(store->arena_path(second)).ok());
   store->drop_arena_cache();
-  EXPECT_EQ(find(**kept.open(kMemoryBytes), 2), std::nullopt);
+  EXPECT_EQ(find(**kept.open(kIndexBytes), 2), std::nullopt);
 }
 
 TEST_F(Kept, WritesARunForSomeSaves) {
@@ -77,8 +77,8 @@ TEST_F(Kept, WritesARunForSomeSaves) {
   for (uint64_t number = 0; number < 20; ++number) arenas.push_back(save(kept, number));
   EXPECT_EQ(run_count(), 2u);
   for (uint64_t number = 0; number < arenas.size(); ++number)
-    EXPECT_EQ(find(**kept.open(kMemoryBytes), number), arenas[number]);
-  EXPECT_EQ(find(**KeptIndex(*store, ChunkIndex::Upkeep::others).open(kMemoryBytes), 3), arenas[3]);
+    EXPECT_EQ(find(**kept.open(kIndexBytes), number), arenas[number]);
+  EXPECT_EQ(find(**KeptIndex(*store, ChunkIndex::Upkeep::others).open(kIndexBytes), 3), arenas[3]);
 }
 
 TEST_F(Kept, SharesWhatItHoldsBeforeThatBecomesTooMuch) {
@@ -99,7 +99,7 @@ TEST_F(Kept, SharesWhatItHoldsBeforeThatBecomesTooMuch) {
   EXPECT_EQ(run_count(), 0u);
   save_of_two(30);
   EXPECT_EQ(run_count(), 1u) << "of the first two: six are more than it may hold";
-  const ChunkIndex& index = **kept.open(kMemoryBytes);
+  const ChunkIndex& index = **kept.open(kIndexBytes);
   EXPECT_EQ(index.held_bytes(), 2 * sizeof(ChunkIndexEntry));
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(find(index, 10 * (i + 1)), arenas[i]);
@@ -112,7 +112,7 @@ TEST_F(Kept, HasFewRunsHoweverLongItGoesOn) {
   std::vector<ArenaId> arenas;
   for (uint64_t number = 0; number < 200; ++number) arenas.push_back(save(kept, number));
   EXPECT_LE(run_count(), 9u);
-  ChunkIndex& index = **kept.open(kMemoryBytes);
+  ChunkIndex& index = **kept.open(kIndexBytes);
   for (uint64_t number = 0; number < arenas.size(); ++number) EXPECT_EQ(find(index, number), arenas[number]);
 }
 
@@ -125,12 +125,12 @@ TEST_F(Kept, LeavesUpkeepToOthers) {
   }
   const ArenaId unknown = seal(100);
   KeptIndex some(*store, ChunkIndex::Upkeep::others);
-  EXPECT_LT((*some.open(kMemoryBytes))->run_count(), arenas.size());
-  EXPECT_EQ(find(**some.open(kMemoryBytes), 100), std::nullopt);
+  EXPECT_LT((*some.open(kIndexBytes))->run_count(), arenas.size());
+  EXPECT_EQ(find(**some.open(kIndexBytes), 100), std::nullopt);
   EXPECT_EQ(run_count(), arenas.size());
 
   KeptIndex all(*store, ChunkIndex::Upkeep::here);
-  ChunkIndex& index = **all.open(kMemoryBytes);
+  ChunkIndex& index = **all.open(kIndexBytes);
   EXPECT_EQ(find(index, 100), unknown);
   for (uint64_t number = 0; number < arenas.size(); ++number) EXPECT_EQ(find(index, number), arenas[number]);
   EXPECT_LT(run_count(), arenas.size());
@@ -141,15 +141,15 @@ TEST_F(Kept, LooksForNothingWhereNothingWas) {
   KeptIndex kept(*store, ChunkIndex::Upkeep::here, /*begins_empty=*/true);
   const ArenaId others = seal(1);
   EXPECT_FALSE(ChunkIndex::would_be_empty(*store));
-  EXPECT_TRUE((*kept.open(kMemoryBytes))->finds_nothing());
+  EXPECT_TRUE((*kept.open(kIndexBytes))->finds_nothing());
   const ArenaId own = save(kept, 2);
-  ChunkIndex& index = **kept.open(kMemoryBytes);
+  ChunkIndex& index = **kept.open(kIndexBytes);
   EXPECT_FALSE(index.finds_nothing());
   EXPECT_EQ(find(index, 1), std::nullopt);
   EXPECT_EQ(find(index, 2), own);
   // What has come since is seen when all is looked at again.
   for (uint64_t number = 3; number < 70; ++number) save(kept, number);
-  EXPECT_EQ(find(**kept.open(kMemoryBytes), 1), others);
+  EXPECT_EQ(find(**kept.open(kIndexBytes), 1), others);
 }
 
 }  // namespace

@@ -7,37 +7,37 @@
 namespace varve {
 namespace {
 
-const std::string kId = "0123456789abcdef0123456789abcdef";
+const std::string kHexId = "0123456789abcdef0123456789abcdef";
 
 TEST(StoreNames, ServeWhatTheFolderOfAStoreHas) {
   for (const std::string& path : {std::string(),
                                   std::string("varve.store"),
-                                  "varve.store." + kId + ".tmp",
+                                  "varve.store." + kHexId + ".tmp",
                                   std::string("sets"),
                                   std::string("sets/run"),
                                   std::string("sets/my run, 2nd.x/0.set"),
                                   std::string("sets/run/18446744073709551615.set"),
                                   std::string("parts"),
-                                  "parts/run@7." + kId + ".0-of-4.part",
-                                  "parts/a.b@7." + kId + ".3-of-4.part",
-                                  "parts/run@7." + kId + ".0-of-4.failed",
+                                  "parts/run@7." + kHexId + ".0-of-4.part",
+                                  "parts/a.b@7." + kHexId + ".3-of-4.part",
+                                  "parts/run@7." + kHexId + ".0-of-4.failed",
                                   std::string("runs/my run.lease"),
-                                  "runs/" + kId + ".tmp",
+                                  "runs/" + kHexId + ".tmp",
                                   std::string("arenas"),
-                                  "arenas/" + kId + ".arena",
-                                  "arenas/" + kId + ".part",
+                                  "arenas/" + kHexId + ".arena",
+                                  "arenas/" + kHexId + ".part",
                                   std::string("writers"),
-                                  "writers/" + kId,
+                                  "writers/" + kHexId,
                                   std::string("condemned"),
-                                  "condemned/" + kId,
+                                  "condemned/" + kHexId,
                                   std::string("index"),
-                                  "index/" + kId + ".run",
-                                  "index/" + kId + ".run.part",
-                                  "index/" + kId + ".part",
+                                  "index/" + kHexId + ".run",
+                                  "index/" + kHexId + ".run.part",
+                                  "index/" + kHexId + ".part",
                                   std::string("runs"),
                                   std::string("runs/my run, 2nd.x.lease"),
-                                  "runs/" + kId + ".tmp",
-                                  "runs/" + kId + ".stale"}) {
+                                  "runs/" + kHexId + ".tmp",
+                                  "runs/" + kHexId + ".stale"}) {
     EXPECT_TRUE(is_store_path(path)) << path;
   }
 }
@@ -63,20 +63,20 @@ TEST(StoreNames, RefuseAllElse) {
                                   std::string("sets/a@b"),
                                   std::string("sets/a\nb"),
                                   std::string("arenas/x.arena"),
-                                  "arenas/" + kId,
-                                  "arenas/" + kId + ".arena.part",
-                                  "arenas/" + kId + "/x",
-                                  "arenas/../" + kId,
-                                  "Arenas/" + kId + ".arena",
-                                  "writers/" + kId + ".x",
-                                  "writers/" + kId.substr(1),
-                                  "other/" + kId,
+                                  "arenas/" + kHexId,
+                                  "arenas/" + kHexId + ".arena.part",
+                                  "arenas/" + kHexId + "/x",
+                                  "arenas/../" + kHexId,
+                                  "Arenas/" + kHexId + ".arena",
+                                  "writers/" + kHexId + ".x",
+                                  "writers/" + kHexId.substr(1),
+                                  "other/" + kHexId,
                                   std::string("varve.store.x.tmp"),
                                   std::string("varve.storex"),
                                   std::string("sets/run/7.set\0", 15),
                                   std::string("parts/run@7.part"),
-                                  "parts/run@07." + kId + ".0-of-4.part",
-                                  "parts/@7." + kId + ".0-of-4.part",
+                                  "parts/run@07." + kHexId + ".0-of-4.part",
+                                  "parts/@7." + kHexId + ".0-of-4.part",
                                   "sets/" + std::string(101, 'a'),
                                   std::string("sets/run/1844674407370955161599.set")}) {
     EXPECT_FALSE(is_store_path(path)) << path;
