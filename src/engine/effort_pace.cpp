@@ -69,7 +69,7 @@ double EffortPace::bytes_to_come() const {
 
 /// Whether what is left can be compressed so in what is left of the spare time.
 bool EffortPace::affords(PackEffort effort) const {
-  if (waiting_ > 0) return false;
+  if (hurries()) return false;
   const Encoded& encoded = encoded_[static_cast<size_t>(effort)];
   // What was never tried is tried.
   const double needed = encoded.raw_bytes == 0 ? 0 : bytes_to_come() * encoded.seconds_per_byte();
@@ -89,7 +89,7 @@ double EffortPace::write_seconds_per_byte() const {
 /// Whether what is left is written in time as it is. Not if that is not known yet.
 bool EffortPace::writes_in_time() const {
   const double write_seconds = write_seconds_per_byte();
-  return waiting_ == 0 && write_seconds > 0 && bytes_to_come() * write_seconds < spare_.until - clock_.seconds();
+  return !hurries() && write_seconds > 0 && bytes_to_come() * write_seconds < spare_.until - clock_.seconds();
 }
 
 PackEffort EffortPace::best_bargain(OfClass& of_class) {
@@ -121,7 +121,7 @@ PackEffort EffortPace::choose(const std::string& class_key, uint64_t raw_bytes) 
   PackEffort chosen = PackEffort::asked;
   if (!affords(PackEffort::asked)) {
     chosen = affords(PackEffort::fast) ? PackEffort::fast : best_bargain(classes_[class_key]);
-    if (chosen != PackEffort::asked) (waiting_ > 0 ? outcome_.was_awaited : outcome_.was_late) = true;
+    if (chosen != PackEffort::asked) (hurries() ? outcome_.was_awaited : outcome_.was_late) = true;
   }
   outcome_.bytes[static_cast<size_t>(chosen)] += raw_bytes;
   return chosen;

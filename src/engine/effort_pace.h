@@ -48,6 +48,7 @@ class EffortPace {
 
   /// Somebody waits for the save that is under way, or the next one; or does no more. As often each.
   void hurry(bool waits) { waiting_ += waits ? 1 : -1; }
+  bool hurries() const { return waiting_ > 0; }
 
   // The engine's
 

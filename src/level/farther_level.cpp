@@ -123,6 +123,7 @@ Status LevelPush::reach() {
 Status LevelPush::note_backlog() {
   VARVE_TRY(reach());
   if (queue_.knows_backlog()) return {};
+  if (duty_.note_reached) VARVE_TRY(duty_.note_reached(*to_));
   DueSets due{.level = duty_.level, .job = duty_.job};
   due.wanted = [this](const SetRecord& record) {
     const uint64_t step = record.name.step;
@@ -281,7 +282,10 @@ Result<std::unique_ptr<LevelStore>> open_when_made(const std::function<Result<st
 }  // namespace
 
 Status FartherLevel::start() {
-  if (world_.has_node_level ? !world_.speaks_for_node() : world_.ranks.rank() != 0) return {};
+  if (world_.has_node_level ? !world_.speaks_for_node() : world_.ranks.rank() != 0) {
+    ask_nothing();
+    return {};
+  }
   PushDuty duty;
   duty.from = all_.nearest().access().opened();
   duty.to = store_to_push_to();
@@ -294,6 +298,7 @@ Status FartherLevel::start() {
     duty.complete_before = [this](uint64_t step) { return world_.sets.is_complete(step); };
   }
   duty.may_bring = world_.may_bring;
+  if (is_unasked()) duty.note_reached = [this](const Store& store) { return ask(store); };
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
   duty.is_made_anew = [this](uint64_t step) { return all_.nearest().is_made_anew(step); };
   duty.note_there = [this](uint64_t step) { note_replaced(step); };

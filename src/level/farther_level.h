@@ -28,6 +28,8 @@ struct PushDuty {
   UniqueId run;
   uint32_t ordinal = 0;  ///< of this part among `count`: `from` may have only the ranks of a node
   uint32_t count = 1;
+  /// Called once the level is reached, before anything is brought there; where it fails, it is called again.
+  std::function<Status(const Store&)> note_reached{};
   /// For parts: whether all nodes have theirs of this set of an earlier run.
   std::function<bool(uint64_t step)> complete_before{};
   /// Asked before anything of the level is changed; none: it may be. busy: another run has taken the job over.

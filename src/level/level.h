@@ -110,6 +110,7 @@ struct LevelWorld {
   bool has_node_level = false;  ///< each node has a store of its own, which is the nearest then
   LevelWork work{};
   UniqueId run{};                   ///< once it is agreed on
+  uint64_t first_number = 1;        ///< that its sets have; levels ask when they start
   RankSeat seat{};                  ///< when the ranks have found out who is where
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
   /// Asked, on any thread, before a level behind the nearest store is changed. None: nobody else may be at work.

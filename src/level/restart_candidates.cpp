@@ -190,18 +190,24 @@ Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, c
 
 Result<uint64_t> learn_earlier_sets(const Levels& levels) {
   LevelWorld& world = levels.world();
-  std::array<uint64_t, 1> number = {1};
+  // What number comes next, and of each store whether somebody could not ask it.
+  std::vector<uint64_t> told = {1};
   for (const StoreLevel* const level : levels.stores()) {
     const StoreAccess& access = level->access();
+    told.push_back(access.is_away() ? 1 : 0);
     if (access.opened() == nullptr || !access.speaks()) continue;
     PatientReads reads(*access.opened(), world.clock);
     const Result<uint64_t> next = reads([&] { return first_number_of_run(*access.opened(), world.job); });
-    // A level that fails now counts again when it is back, and what can be restarted from does anyway (RunRestart).
-    if (next.ok()) number[0] = std::max(number[0], *next);
+    if (next.ok()) told[0] = std::max(told[0], *next);
+    if (!next.ok()) told.back() = 1;
   }
-  VARVE_TRY(world.ranks.all_max(number));
+  VARVE_TRY(world.ranks.all_max(told));
+  // Of the nearest what can be restarted from counts anyway (RunRestart); one behind it is asked when it is back.
+  for (size_t i = 1; i < levels.stores().size(); ++i) {
+    if (told[i + 1] != 0) levels.stores()[i]->note_unasked();
+  }
   VARVE_TRY(learn_complete_sets(levels));
-  return number[0];
+  return told[0];
 }
 
 Result<uint64_t> number_behind_snapshots(const Levels& levels) {

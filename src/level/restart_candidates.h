@@ -40,8 +40,8 @@ std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& 
 Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
                                                           std::vector<StoreSteps> stores);
 
-/// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next.
-/// Collective.
+/// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next,
+/// as far as the levels can be asked (StoreLevel::note_unasked()). Collective.
 Result<uint64_t> learn_earlier_sets(const Levels& levels);
 
 /// The number of a set that is newer than all that dead runs have left in memory. Collective.

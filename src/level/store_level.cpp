@@ -453,6 +453,24 @@ void StoreLevel::note_replaced(uint64_t step) {
   left_behind_.erase(step);
 }
 
+Status StoreLevel::ask(const Store& store) {
+  VARVE_ASSIGN(const uint64_t next, first_number_of_run(store, world_.job));
+  if (next > world_.first_number) {
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(world_.job));
+    for (const uint64_t step : steps) {
+      const Result<SetRecord> record = Catalog(store).read({world_.job, step});
+      const StatusCode code = record.status().code();
+      if (code == StatusCode::not_found || code == StatusCode::corrupt) continue;
+      VARVE_TRY(record.status());
+      const bool is_own = record->number < world_.first_number || record->run == world_.run;
+      if (!is_own) note_found(*this, step, Found::left_behind);
+    }
+  }
+  next_number_ = next;
+  is_unasked_ = false;
+  return {};
+}
+
 IfExists StoreLevel::policy_for(uint64_t step) const {
   const MutexLock lock(mutex_);
   return not_whole_.contains(step) || left_behind_.contains(step) ? IfExists::replace : IfExists::refuse;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,6 +63,15 @@ class StoreLevel : public Level {
   /// Arenas of which this rank could not read something that it needed. They may be whole.
   const std::set<ArenaId>& unreadable_arenas() const { return unreadable_arenas_; }
 
+  // What numbers its sets have, where that could not be asked when the run began: later ones are counted on from there
+
+  /// The same on all ranks.
+  void note_unasked() { is_unasked_ = true; }
+  /// Whether this rank is the one to ask, and could not yet. Any thread, as the next.
+  bool is_unasked() const { return is_unasked_; }
+  /// What number comes next, by what was found since; 0: nothing was.
+  uint64_t next_number() const { return next_number_; }
+
   /// What a new set of this step may do to one that is there. Any thread.
   IfExists policy_for(uint64_t step) const;
   /// Whether the run makes a set of this step in the place of one that is there: that one is none of its own.
@@ -82,6 +92,11 @@ class StoreLevel : public Level {
   /// After that: drops old sets that nobody is owed.
   Status retain(const std::string& job, const OwedSteps& owed, ProgressSink& progress);
   Result<LevelContents> contents(const Store* nearest) override;
+
+ protected:
+  /// The level is back: what it has that the run could not see when it began is none of its course.
+  Status ask(const Store& store);
+  void ask_nothing() { is_unasked_ = false; }
 
  private:
   class Image;
@@ -107,6 +122,8 @@ class StoreLevel : public Level {
 
   StoreAccess access_;
   std::set<ArenaId> unreadable_arenas_;
+  std::atomic<bool> is_unasked_{false};
+  std::atomic<uint64_t> next_number_{0};
   mutable Mutex mutex_;
   /// Steps of which another set may take the place: of one that is not whole, or was left behind.
   std::set<uint64_t> not_whole_ VARVE_GUARDED_BY(mutex_), left_behind_ VARVE_GUARDED_BY(mutex_);

@@ -144,6 +144,11 @@ void CheckpointThread::note_set(uint64_t step, SetState state) {
   bell_.ring();
 }
 
+void CheckpointThread::hurry(bool waits) {
+  effort_.hurry(waits);
+  if (waits) bell_.ring();
+}
+
 void CheckpointThread::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
   const auto lose = [this](uint64_t step, const Status& why) { lose_step(step, why); };
@@ -160,6 +165,7 @@ void CheckpointThread::run() {
         pause = kFirstPause;
         continue;
       }
+      if (!can_go_on && effort_.hurries()) published_.look_early();
       look_at_published();
       if (stopping && published_.empty()) break;
       bell_.wait(seen, published_.empty() ? kThreadLookInterval : pause);

@@ -111,7 +111,7 @@ class CheckpointThread {
   void note_set(uint64_t step, SetState state);
   void note_parts(uint64_t step, std::vector<ByteVector> parts) { notes_.note_parts(step, std::move(parts)); }
   /// The program waits for what is being written, or does no more. As often each.
-  void hurry(bool waits) { effort_.hurry(waits); }
+  void hurry(bool waits);
   /// Gives up what is being written at the next convenient point.
   void cancel();
   /// For parts of other groups, which may never come.

@@ -33,6 +33,11 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   parts_.back().awaits_nodes = duty_.replaces_on_nodes(step);
 }
 
+void PublishedParts::look_early() {
+  const double now = clock_.seconds();
+  for (Part& part : parts_) part.next_look = std::min(part.next_look, now + kWaitShare * (now - part.since));
+}
+
 /// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
 /// expect.
 void PublishedParts::see_what_is_due() {

@@ -36,6 +36,8 @@ class PublishedParts {
   void wait_at_most(double seconds) { wait_seconds_ = std::min(wait_seconds_, seconds); }
   /// A part was published; `record` is its record.
   void add(DrainReport report, const LevelDuty& levels, SetRecord record);
+  /// Who makes no sets looks into the store from now on as who makes them, instead of waiting to be told.
+  void look_early();
   /// Sees which sets have all their parts by now, or never will: `conclude` is called for each, with what became of it.
   /// `hears_more`: the ranks may still tell each other how far they are.
   void look(bool hears_more, const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude);

@@ -32,9 +32,14 @@ struct APublishedPart : testing::Test {
       parts = std::make_unique<PublishedParts>(*store, duty, notes, null_progress(), clock);
       parts->meet_siblings();
     }
+    DrainReport report;
+    report.step = step;
+    parts->add(std::move(report), {}, publish_part(step, number));
+  }
+  SetRecord publish_part(uint64_t step, uint64_t number) {
     test::SetMaker maker(*store);
     const LeafLink root = test::lay_numbers(*store, maker, {100 * number}).value();
-    ASSERT_TRUE(maker.seal().ok());
+    EXPECT_TRUE(maker.seal().ok());
     SetRecord record;
     record.name = {"job", step};
     record.scheme = "aware";
@@ -43,10 +48,8 @@ struct APublishedPart : testing::Test {
     record.run = duty.group.run;
     record.number = number;
     record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
-    ASSERT_TRUE(maker.lease().publish_part(duty.group.part_of(step), record).ok());
-    DrainReport report;
-    report.step = step;
-    parts->add(std::move(report), {}, std::move(record));
+    EXPECT_TRUE(maker.lease().publish_part(duty.group.part_of(step), record).ok());
+    return record;
   }
   /// What is known of the parts by now.
   std::vector<DrainReport> look(bool hears_more = true) {
@@ -144,6 +147,23 @@ TEST_F(APublishedPart, StaysForTheOthersWhoHaveMoreTimeThanIt) {
   const std::vector<DrainReport> known = look();
   EXPECT_TRUE(known.at(0).outcome.code() == StatusCode::busy && known[0].may_come);
   EXPECT_EQ(parts_there(), 1u);
+}
+
+TEST_F(APublishedPart, OfWhoMakesNoSetsIsLookedForOnceItIsWaitedFor) {
+  duty.group.count = 2;
+  duty.group.ordinal = 1;
+  publish(1, 1);
+  duty.group.ordinal = 0;
+  publish_part(1, 1);
+  ASSERT_EQ(complete_leftover_parts(*store, "job").value().size(), 1u);
+  duty.group.ordinal = 1;
+  clock.advance(2);
+  EXPECT_TRUE(look().empty()) << "it will be told";
+  parts->look_early();
+  clock.advance(2);
+  const std::vector<DrainReport> known = look();
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_TRUE(known[0].outcome.ok()) << known[0].outcome.to_string();
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_TRY(levels_.open());
   VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
   sets_.go_on_from(next_number);
+  sets_.await_numbers();
+  world_.first_number = next_number;
   VARVE_ASSIGN(number_behind_memory_, number_behind_snapshots(levels_));
 
   FileSystem* const named = environment.sources.files;
@@ -150,7 +152,7 @@ Status RunSession::start_stage_two() {
   if (world_.speaks_for_node()) {
     NodeNote note = note_of_run(settings_, world_, levels_, stage_one_.plan(), stage_one_.family().spill_folders);
     note.earlier = earlier_;
-    if (!earlier_.empty()) note.first_number = first_number_;
+    if (!earlier_.empty()) note.first_number = world_.first_number;
     note.copies = copies_;
     const Status noted = write_node_note(stage_one_.owner_of(ranks_->rank()), note);
     if (!noted.ok()) warnings_.add(noted.with_context("a drain of this node will not find what is in memory"));
@@ -347,7 +349,7 @@ void RunSession::note_course(const UniqueId& made_as, const RunRestart& restart)
   } else {
     sets_.go_on_behind(restart.next_number);
   }
-  first_number_ = sets_.next_number();
+  world_.first_number = sets_.next_number();
   copies_.reset();
   if (restart.in_memory_alone) {
     const RestartCandidate& taken = *restart.taken;

@@ -135,7 +135,6 @@ class RunSession {
   /// The last checkpoint, where the time was too short to save it: it stays in memory, also when the run has ended.
   std::optional<uint64_t> memory_alone_;
   std::vector<NodeNote::Earlier> earlier_;  ///< as which it has made what it went on from
-  uint64_t first_number_ = 1;               ///< that its sets have had since
   std::optional<CheckpointId> copies_;      ///< what it went on from, if it saves that anew
   bool loaded_alone_ = false;               ///< what it went on from was in its own memory alone
   bool gave_up_saving_ = false;             ///< for that, on all ranks

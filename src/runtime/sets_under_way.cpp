@@ -17,17 +17,35 @@ using std::chrono::nanoseconds;
 
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kUnseenMax = std::chrono::milliseconds(200);
+/// Before what is told of sets: whether a level is still to be asked for its numbers, and the next by what was asked.
+constexpr size_t kNumberWords = 2;
 }  // namespace
 
 // What the ranks tell each other
 
+void SetsUnderWay::await_numbers() {
+  for (const StoreLevel* const level : levels_.stores()) awaits_numbers_ = awaits_numbers_ || level->is_unasked();
+}
+
 std::vector<uint64_t> SetsUnderWay::tell() const {
-  return must_tell() ? world_.sets.tell(stage_two_.leads_group()) : std::vector<uint64_t>();
+  if (!has_to_talk()) return {};
+  std::vector<uint64_t> told(kNumberWords);
+  for (const StoreLevel* const level : levels_.stores()) {
+    if (level->is_unasked()) told[0] = 1;
+    told[1] = std::max(told[1], level->next_number());
+  }
+  if (!must_tell()) return told;
+  const std::vector<uint64_t> of_sets = world_.sets.tell(stage_two_.leads_group());
+  told.insert(told.end(), of_sets.begin(), of_sets.end());
+  return told;
 }
 
 Status SetsUnderWay::learn(std::span<const uint64_t> told) {
   were_told_ = true;
-  const JobSets::News news = world_.sets.learn(told);
+  if (told.empty()) return {};  // each sees all by itself
+  awaits_numbers_ = told[0] != 0;
+  schedule_.go_on_behind(told[1]);
+  const JobSets::News news = world_.sets.learn(told.subspan(kNumberWords));
   Status parts_told;
   for (const uint64_t step : news.all_there) {
     if (parts_told.ok()) parts_told = tell_part(step);
@@ -73,15 +91,16 @@ Status SetsUnderWay::tell_part(uint64_t step) {
 }
 
 Status SetsUnderWay::talk() {
-  if (!must_tell()) return {};
-  std::vector<uint64_t> sets = tell();
-  VARVE_TRY(world_.ranks.all_max(sets));
-  return learn(sets);
+  if (!has_to_talk()) return {};
+  std::vector<uint64_t> told = tell();
+  VARVE_TRY(world_.ranks.all_max(told));
+  return learn(told);
 }
 
 Status SetsUnderWay::exchange() {
-  // Where all share a store, nobody has to wait for the others before the next checkpoint.
-  if (!were_told_ && !sees_all()) VARVE_TRY(talk());
+  // Where all share a store, nobody has to wait for the others before the next checkpoint; its number is the same on
+  // all.
+  if (awaits_numbers_ || (!were_told_ && !sees_all())) VARVE_TRY(talk());
   were_told_ = false;
   return {};
 }

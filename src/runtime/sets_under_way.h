@@ -32,6 +32,8 @@ class SetsUnderWay {
   /// The number of the next set, or at least that; the same on all ranks.
   void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
   void go_on_behind(uint64_t number) { schedule_.go_on_behind(number); }
+  /// Some level may have sets of higher numbers, which are learnt when it is back. The same on all ranks.
+  void await_numbers();
   /// Of the next set.
   uint64_t next_number() const { return schedule_.next_number(); }
   /// The run goes on from a set of the store, of this step; none: from none.
@@ -81,6 +83,7 @@ class SetsUnderWay {
  private:
   /// Whether no rank sees by itself which sets are complete.
   bool must_tell() const { return stage_one_.plan().count() > 1; }
+  bool has_to_talk() const { return must_tell() || awaits_numbers_; }
   /// Whether what the own group knows of its store is true of the job.
   bool sees_all() const { return !world_.has_node_level || stage_one_.plan().nodes.size() == 1; }
   Status talk();
@@ -95,6 +98,7 @@ class SetsUnderWay {
   StageOne& stage_one_;
   StageTwo& stage_two_;
   LevelSchedule schedule_;
+  bool awaits_numbers_ = false;           ///< some rank has to ask a level what numbers its sets have; on all the same
   std::optional<bool> sends_;             ///< all ranks can send messages
   std::set<uint64_t> parts_told_;         ///< of sets of these steps, some of the newest; the same on all ranks
   bool were_told_ = false;                ///< since the last checkpoint

@@ -15,6 +15,7 @@
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"
 #include "service/key_file.h"
+#include "store/catalog.h"
 
 namespace varve {
 namespace {
@@ -874,6 +875,40 @@ TEST_P(ASessionWithAServerOverTcp, IsOpenedWhileItIsAwayAndCatchesUp) {
   });
   EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 6}));
   expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, TakesWhatIsMadeWhileItsNewerSetsCouldNotBeSeen) {
+  const std::string all_sets = "local:" + cluster.local + " keep=2; " + server.address() + " keep=2";
+  cluster.run_to(all_sets, 2);
+  const std::string old = cluster.place.folder / "old";
+  std::filesystem::copy(cluster.local, old, std::filesystem::copy_options::recursive);
+  EXPECT_EQ(cluster.restart_from(all_sets, 2, 6), "");
+  EXPECT_EQ(steps_at(cluster.far), (Steps{5, 6}));
+  std::filesystem::remove_all(cluster.local);
+  std::filesystem::rename(old, cluster.local);
+  server.stop();
+  std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+  cluster.run(all_sets, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), 2u) << "the server, which has newer ones, is away";
+    Cluster::go(session, model, 3, 4);
+    all.arrive_and_wait();
+    if (rank == 0) server.start();
+    all.arrive_and_wait();
+    Cluster::go(session, model, 5, 5);
+    // Its numbers are known once something was brought there.
+    while (rank == 0 && steps_at(cluster.far).front() >= 5) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    all.arrive_and_wait();
+    Cluster::go(session, model, 6, 7);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{6, 7}));
+  const std::unique_ptr<Store> far = store_at(cluster.far);
+  for (const uint64_t step : {6, 7}) {
+    EXPECT_GT(Catalog(*far).read({"job", step}).value().number, 6u) << "made after all that was there: " << step;
+  }
+  expect_whole(cluster.far);
+  std::filesystem::remove_all(cluster.local);
+  EXPECT_EQ(cluster.restart_from(all_sets, 7, 8), "");
 }
 
 TEST_P(ASessionWithAServerOverTcp, IsLookedForAgainByARestart) {
