@@ -333,9 +333,10 @@ Result<FileStatus> S3Backend::status(const std::string& name) {
   const Result<S3Object> object = client_.head(key);
   if (object.ok()) return status_of(*object);
   if (object.status().code() != StatusCode::not_found) return object.status();
-  // The names of objects have a dot, or are ids.
+  // The names of objects have a dot, or are ids; only jobs are called as people like.
   const std::string last = base_name(name);
-  if (last.find('.') == std::string::npos && !UniqueId::parse(last).ok()) {
+  const bool is_job = parent_path(name) == join_path(names_.root(), "sets");
+  if (is_job || (last.find('.') == std::string::npos && !UniqueId::parse(last).ok())) {
     VARVE_ASSIGN(const S3Listing below, client_.list(key + "/", "/"));
     if (!below.objects.empty() || !below.prefixes.empty()) return FileStatus{.is_directory = true};
   }

@@ -43,6 +43,16 @@ TEST_F(ABucket, HasKeysThatNoProxyWritesInAnotherWay) {
   EXPECT_EQ(bucket.list(name("parts")).value().size(), 1u);
 }
 
+TEST_F(ABucket, HasJobsOfAnyName) {
+  for (const char* job : {"plain", "v1.5", "0123456789abcdef0123456789abcdef"}) {
+    const std::string folder = name(std::string("sets/") + job);
+    EXPECT_EQ(bucket.status(folder).status().code(), StatusCode::not_found);
+    ASSERT_TRUE(bucket.records().publish(folder + "/1.set", as_bytes("record")).ok());
+    const Result<FileStatus> status = bucket.status(folder);
+    EXPECT_TRUE(status.ok() && status->is_directory) << job;
+  }
+}
+
 TEST_F(ABucket, NeverForgetsACommitOfWhichNobodyKnowsWhetherItHappened) {
   const auto lease = bucket.records().hold(name("writers/1"), as_bytes("1 host\n")).value();
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());

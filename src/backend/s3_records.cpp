@@ -185,13 +185,19 @@ class S3Records::Record final : public HeldRecord {
 };
 
 Status S3Records::publish(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, names_.key_of(name));
-  return client_.put(key, contents, S3Condition::if_absent()).status();
+  return make(name, contents, S3Condition::if_absent());
 }
 
 Status S3Records::replace(const std::string& name, ByteSpan contents) {
+  return make(name, contents, S3Condition::none());
+}
+
+Status S3Records::make(const std::string& name, ByteSpan contents, const S3Condition& condition) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
-  return client_.put(key, contents, S3Condition::none()).status();
+  const bool may_be_anew = may_be_made_anew(name);
+  if (may_be_anew) VARVE_TRY(outlast_removals(name, key).status());
+  VARVE_TRY(client_.put(key, contents, condition).status());
+  return may_be_anew ? check_stays(name, key, contents) : Status();
 }
 
 Result<std::unique_ptr<HeldRecord>> S3Records::hold(const std::string& name, ByteSpan contents) {
@@ -235,7 +241,10 @@ Status S3Records::remove_unchanged(const std::string& name, ByteSpan contents) {
 }
 
 bool S3Records::may_be_made_anew(const std::string& name) const {
-  return name.starts_with(names_.root() + "/sets/") || name.ends_with(".pin");
+  if (name.starts_with(names_.root() + "/sets/")) return true;
+  // But for what has a name of its own, and becomes a remark.
+  return name.starts_with(names_.root() + "/remarks/") && name.find(".pinning.") == std::string::npos &&
+         !name.ends_with(".tmp");
 }
 
 /// What the keys of all notes of removals of this object begin with.

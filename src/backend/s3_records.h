@@ -50,7 +50,7 @@ class S3Records final : public Records {
   double late_commit_seconds() const override { return 3600; }
   Result<int64_t> now() override;
 
-  /// Whether `name` may be made anew once it was removed: a set, or its pin.
+  /// Whether `name` may be made anew once it was removed: a set, or a remark of one.
   bool may_be_made_anew(const std::string& name) const;
   /// Removes such an object; OK if there is none.
   Status remove_noted(const std::string& name);
@@ -79,6 +79,7 @@ class S3Records final : public Records {
   void note_undecided(const std::string& name, int64_t since);
   /// Those that are so no more.
   void forget_decided() VARVE_REQUIRES(mutex_);
+  Status make(const std::string& name, ByteSpan contents, const S3Condition& condition);
   /// What must be so for an object to be made, or to be replaced by another.
   Result<S3Condition> condition_of(const std::string& key, IfExists if_exists);
   std::string notes_of(const std::string& key) const;

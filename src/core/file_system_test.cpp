@@ -8,6 +8,7 @@
 #include "core/faulty_file_system.h"
 #include "core/file_system_contract.h"
 #include "core/memory_file_system.h"
+#include "core/posix_file_system.h"
 #include "core/process.h"
 #include "core/unique_id.h"
 
@@ -87,6 +88,23 @@ TEST(PosixFile, GivesTheSameWhetherItsBytesAreInThePageCacheInPartOrNotAtAll) {
   ASSERT_EQ(::ftruncate(writer.get(), kPart / 2), 0);
   EXPECT_EQ(*(*file)->read_at(0, into), kPart / 2);
   EXPECT_EQ(*(*file)->read_at(kPart, into), 0U);
+}
+
+TEST(ALinkInPlaceOfARename, ReplacesNothingAndKnowsWhatItHasDoneBefore) {
+  const PosixSubject place;
+  const auto path = [&](const char* name) { return place.directory + "/" + name; };
+  const auto rename = [&](const char* from, const char* to) {
+    return link_no_replace_at(AT_FDCWD, path(from).c_str(), AT_FDCWD, path(to).c_str());
+  };
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(write_file_durably(*place.fs, path(name), as_bytes(name)).ok());
+  EXPECT_EQ(rename("a", "b"), EEXIST);
+  EXPECT_EQ(as_text(read_file(*place.fs, path("b"), 9).value()), "b");
+  EXPECT_EQ(rename("a", "c"), 0);
+  EXPECT_EQ(rename("a", "c"), ENOENT);
+  std::filesystem::create_hard_link(path("c"), path("a"));  // as it is when the link is made, and the answer lost
+  EXPECT_EQ(rename("a", "c"), 0);
+  EXPECT_FALSE(place.fs->stat(path("a")).ok());
+  EXPECT_EQ(as_text(read_file(*place.fs, path("c"), 9).value()), "a");
 }
 
 TEST(Paths, AreJoinedAndTakenApart) {

@@ -399,12 +399,23 @@ bool lies_in_memory(const struct statfs& file_system) {
 int rename_no_replace_at(int from_folder, const char* from, int to_folder, const char* to) {
   if (::renameat2(from_folder, from, to_folder, to, RENAME_NOREPLACE) == 0) return 0;
   // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.
-  if ((errno == EINVAL || errno == ENOSYS) && ::linkat(from_folder, from, to_folder, to, 0) == 0) {
-    // It has its name, which others see: an old one that cannot be removed, or was by somebody else, undoes nothing.
-    ::unlinkat(from_folder, from, 0);
-    return 0;
+  return errno == EINVAL || errno == ENOSYS ? link_no_replace_at(from_folder, from, to_folder, to) : errno;
+}
+
+int link_no_replace_at(int from_folder, const char* from, int to_folder, const char* to) {
+  if (::linkat(from_folder, from, to_folder, to, 0) != 0) {
+    const int why = errno;
+    // A request that a server had carried out, and got again as its answer was lost, meets the name that it has given.
+    struct stat source {
+    }, there{};
+    const bool is_own = why == EEXIST && ::fstatat(from_folder, from, &source, AT_SYMLINK_NOFOLLOW) == 0 &&
+                        ::fstatat(to_folder, to, &there, AT_SYMLINK_NOFOLLOW) == 0 && source.st_dev == there.st_dev &&
+                        source.st_ino == there.st_ino;
+    if (!is_own) return why;
   }
-  return errno;
+  // It has its name, which others see: an old one that cannot be removed, or was by somebody else, undoes nothing.
+  ::unlinkat(from_folder, from, 0);
+  return 0;
 }
 
 std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, bool direct) {

@@ -18,6 +18,9 @@ std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, boo
 /// it has its new name.
 int rename_no_replace_at(int from_folder, const char* from, int to_folder, const char* to);
 
+/// The same where the file system has no such operation: the new name is a link before the old one goes.
+int link_no_replace_at(int from_folder, const char* from, int to_folder, const char* to);
+
 /// Whether that is a file system without a disk: tmpfs, ramfs or hugetlbfs.
 bool lies_in_memory(const struct statfs& file_system);
 

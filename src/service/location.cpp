@@ -101,6 +101,9 @@ class ServerPlace final : public StorePlace {
     for (const auto& server : servers_) places.push_back(&server->backend);
     return places;
   }
+  void note_opened(const Store& store) override {
+    for (uint32_t i = 0; i < servers_.size(); ++i) servers_[i]->link->expect({store.id(), spread_ ? i : 0});
+  }
   std::vector<ServerLink*> servers() override {
     std::vector<ServerLink*> links;
     for (const auto& server : servers_) links.push_back(server->link.get());
@@ -194,7 +197,10 @@ Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const L
 }
 
 Result<std::unique_ptr<Store>> open_store(StorePlace& place, Backend* over) {
-  return Store::open(over == nullptr ? place.backend() : *over, place.chunk_lookup(), place.spread());
+  VARVE_ASSIGN(std::unique_ptr<Store> store,
+               Store::open(over == nullptr ? place.backend() : *over, place.chunk_lookup(), place.spread()));
+  place.note_opened(*store);
+  return store;
 }
 
 Status create_store(StorePlace& place, const CreateStoreOptions& options) { return place.create(options); }

@@ -61,6 +61,8 @@ class StorePlace {
   virtual Status create(const CreateStoreOptions& options) { return create_spread_store(places(), options); }
   /// Who knows what chunks the store has; null where the index is looked into directly.
   virtual ChunkLookup* chunk_lookup() { return nullptr; }
+  /// The store that was opened there. What is another one later, under the same name, is as if it were not there.
+  virtual void note_opened(const Store& /*store*/) {}
   /// The servers that have it, as many as there are; none for a folder.
   virtual std::vector<ServerLink*> servers() { return {}; }
 };

@@ -4,6 +4,8 @@
 
 #include "core/guarded.h"
 #include "core/sync.h"
+#include "format/store_folder.h"
+#include "format/store_header.h"
 #include "service/socket.h"
 
 namespace varve {
@@ -230,6 +232,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
     const bool was_closed = connection.status().code() == StatusCode::io_error && MonotonicClock::now() < deadline;
     return was_closed ? Status::busy("it closed the connection before hello was answered") : connection.status();
   }
+  VARVE_TRY(check_served(**connection));
   was_unreachable_ = false;
   connections_max_ = std::clamp<uint64_t>((*connection)->connections(), 1, options_.connections_max);
   return connection;
@@ -238,6 +241,64 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
 Result<std::unique_ptr<ServerConnection>> ServerLink::greet(UniqueFd socket, Deadline deadline) const {
   VARVE_ASSIGN(std::unique_ptr<ByteStream> stream, make_stream(std::move(socket), deadline));
   return ServerConnection::open(std::move(stream), client_, options_);
+}
+
+void ServerLink::expect(const ServedPlace& place) {
+  const MutexLock lock(served_mutex_);
+  expected_ = place;
+  known_run_ = {};
+}
+
+namespace {
+/// Of the files that say what is served.
+constexpr uint64_t kSmallBytesMax = 4096;
+
+/// not_found: there is none.
+Result<ByteVector> read_served(ServerConnection& connection, std::string_view path, uint64_t bytes_max) {
+  VARVE_ASSIGN(const Reply<OpenedFile> opened, connection.ask(OpenRequest{std::string(path)}));
+  if (opened.outcome == Outcome::failed) return opened.status;
+  if (opened.outcome != Outcome::done || opened.fields.bytes > bytes_max)
+    return Status::corrupt("the server has no such file as a store has", std::string(path));
+  ByteVector bytes(opened.fields.bytes);
+  const ReadRequest read{opened.fields.handle, {{0, bytes.size()}}};
+  VARVE_ASSIGN(const ReplyTo<ReadRequest> reply, connection.ask(read, {.into = bytes}));
+  VARVE_TRY(connection.ask(CloseRequest{opened.fields.handle}).status());
+  if (reply.outcome == Outcome::failed) return reply.status;
+  if (reply.outcome != Outcome::done || reply.fields.counts != std::vector<uint64_t>{bytes.size()})
+    return Status::corrupt("the server did not read the whole file", std::string(path));
+  return bytes;
+}
+
+Result<ServedPlace> served_place(ServerConnection& connection) {
+  VARVE_ASSIGN(const ByteVector raw, read_served(connection, "varve.store", kSmallBytesMax));
+  VARVE_ASSIGN(const StoreHeader header, decode_store_header(raw, "varve.store"));
+  ServedPlace place{header.store};
+  const Result<ByteVector> member = read_served(connection, kSpreadMemberName, kSmallBytesMax);
+  if (member.status().code() == StatusCode::not_found) return place;
+  VARVE_TRY(member.status());
+  VARVE_ASSIGN(const SpreadMember decoded, decode_spread_member(as_text(*member)));
+  place.position = decoded.position;
+  return place;
+}
+}  // namespace
+
+Status ServerLink::check_served(ServerConnection& connection) const {
+  ServedPlace expected;
+  {
+    const MutexLock lock(served_mutex_);
+    if (!expected_ || known_run_ == connection.server()) return {};
+    expected = *expected_;
+  }
+  const Result<ServedPlace> served = served_place(connection);
+  const bool is_other = served.ok() ? *served != expected : served.status().code() != StatusCode::io_error;
+  if (is_other) {
+    return Status::io_error("it was started anew, and does not serve the store any more that it served", name(),
+                            "see whether its disk is mounted");
+  }
+  VARVE_TRY(served.status());
+  const MutexLock lock(served_mutex_);
+  if (expected_ == expected) known_run_ = connection.server();
+  return {};
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::take() {

@@ -143,6 +143,13 @@ class ServerConnection {
   std::function<bool()> is_to_end_;
 };
 
+/// What a server serves, which its address does not say.
+struct ServedPlace {
+  UniqueId store;         ///< StoreHeader::store
+  uint32_t position = 0;  ///< of the place, where the store has several
+  bool operator==(const ServedPlace&) const = default;
+};
+
 /// Tries again for a bounded time, ever more slowly.
 class Retries {
  public:
@@ -214,6 +221,9 @@ class ServerLink {
   std::string name() const { return address_.to_string(); }
   /// The run of the server that open() has met: equal, if two addresses lead to the same.
   const UniqueId& server() const { return server_; }
+  /// From now on a server that was started anew is used only if it serves the same: its disk may not be mounted, and a
+  /// new store have been made in its place. Else it is as if it were not there.
+  void expect(const ServedPlace& place);
 
  private:
   ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {
@@ -226,6 +236,7 @@ class ServerLink {
   /// busy: the server closed the connection before it had answered hello, or said that it has no room.
   Result<std::unique_ptr<ServerConnection>> connect() const;
   Result<std::unique_ptr<ServerConnection>> greet(UniqueFd socket, Deadline deadline) const;
+  Status check_served(ServerConnection& connection) const;
   Result<std::unique_ptr<ServerConnection>> take();
   void drop(std::unique_ptr<ServerConnection> connection);
   Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket, Deadline deadline) const;
@@ -239,6 +250,9 @@ class ServerLink {
   mutable std::atomic<size_t> connections_max_{1};  ///< of requests, as the server said last
   Mutex changes_mutex_;                             ///< no other lock is taken with it
   NameChanges changes_ VARVE_GUARDED_BY(changes_mutex_);
+  mutable Mutex served_mutex_;  ///< no other lock is taken with it
+  std::optional<ServedPlace> expected_ VARVE_GUARDED_BY(served_mutex_);
+  mutable UniqueId known_run_ VARVE_GUARDED_BY(served_mutex_);  ///< of the server: it serves what is expected
   Mutex mutex_;
   ConditionVariable returned_;
   std::vector<std::unique_ptr<ServerConnection>> idle_ VARVE_GUARDED_BY(mutex_);

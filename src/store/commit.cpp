@@ -174,6 +174,8 @@ Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
 Status WriterLease::publish(const SetName& name, IfExists if_exists) {
   const Catalog catalog(store_);
   Backend& backend = store_.backend();
+  // The lease is there alone: if this is the store now, it is so until the commit.
+  VARVE_TRY(store_.check_identity());
   const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
   if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),

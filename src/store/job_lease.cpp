@@ -177,8 +177,11 @@ Status JobLease::take() {
     if (named.ok()) return {};
     const bool is_taken = named.code() == StatusCode::already_exists;
     const Result<Seen> seen = look();
+    const bool is_own = seen.ok() && seen->holder && seen->holder->run == terms_.run;
     // It may be there after all, though it could not be made durable.
-    if (!is_taken && (!seen.ok() || (seen->holder && seen->holder->run == terms_.run))) return named;
+    if (!is_taken && (!seen.ok() || is_own)) return named;
+    // By a try before, whose answer was lost.
+    if (is_own) return {};
     if (seen.status().code() == StatusCode::not_found) continue;
     VARVE_TRY(seen.status());
     const bool has_ended = is_over(seen->holder, terms_.ended);

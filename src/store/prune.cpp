@@ -378,7 +378,10 @@ class Pruner {
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_, /*certain=*/false, progress_));
     VARVE_ASSIGN(std::vector<ArenaId> condemned, list_condemned(store_));
-    VARVE_TRY(check_places());
+    // If the store has grown since it was opened here, a marked arena at a place that is not known would be taken for
+    // gone: its mark would go, and not the arena. Who has marked it found the store grown, so that this is asked after
+    // the marks were listed.
+    VARVE_TRY(store_.check_spread());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;
     for (const auto& [id, bytes] : arenas) {
@@ -399,18 +402,6 @@ class Pruner {
       VARVE_TRY(tell_unaware(marks, unaware));
     }
     return victims;
-  }
-
-  /// Whether the store has grown since it was opened here. A marked arena at a place that is not known here would be
-  /// taken for gone: its mark would go, and not the arena. Who has marked it found the store grown, so that this is
-  /// asked after the marks were listed.
-  Status check_places() const {
-    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(backend_));
-    const uint32_t places = member ? member->count : 1;
-    if (places == store_.spread().places()) return {};
-    return Status::invalid_argument(fmt::format("the store is spread over {} places by now, and was opened with {}",
-                                                places, store_.spread().places()),
-                                    store_.path(), "name all of its servers, and begin anew");
   }
 
   /// Whether other nodes rely on arenas of this one as they are, each of which is part of what rebuilds theirs. Of a

@@ -12,6 +12,7 @@
 namespace varve {
 
 namespace {
+constexpr uint64_t kHeaderBytesMax = 4096;
 std::string member_path(const Backend& backend) { return join_path(backend.root(), kSpreadMemberName); }
 }  // namespace
 
@@ -112,6 +113,25 @@ Status Store::make_durable() const {
   return {};
 }
 
+Status Store::check_spread() const {
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(*backend_));
+  const uint32_t places = member ? member->count : 1;
+  if (places == spread_.places()) return {};
+  return Status::invalid_argument(
+      fmt::format("the store is spread over {} places by now, and was opened with {}", places, spread_.places()), path_,
+      "name all of its servers, and begin anew");
+}
+
+Status Store::check_identity() const {
+  const std::string path = store_header_path(path_);
+  const Result<ByteVector> raw = backend_->read_record(path, kHeaderBytesMax);
+  // One that is lost or damaged can be made anew, and says nothing.
+  if (!raw.ok()) return {};
+  const Result<StoreHeader> header = decode_store_header(*raw, path);
+  if (!header.ok() || header->store == id_) return {};
+  return Status::io_error("another store is there than was opened", path_, "see whether its disk is mounted");
+}
+
 void Store::note_durable() const {
   const MutexLock lock(durable_mutex_);
   is_durable_ = true;
@@ -143,7 +163,7 @@ Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<Backend> own, Backend
   Result<std::optional<SpreadMember>> read_member = std::optional<SpreadMember>();
   VARVE_TRY(parallel_for(2, backend.operations_at_once(), [&](size_t i) -> Status {
     if (i == 0) {
-      raw = backend.read_record(store_header_path(path), 4096);
+      raw = backend.read_record(store_header_path(path), kHeaderBytesMax);
     } else {
       read_member = read_spread_member(backend);
     }

@@ -73,6 +73,11 @@ class Store {
   /// Makes the names of its folders durable, once: for who has put something into one that may be new.
   Status make_folders_durable() const;
 
+  /// io_error: another store is in its place. Somebody has removed it and made a new one, or mounted one over it.
+  Status check_identity() const;
+  /// invalid_argument: it is spread over another number of places by now than it was opened with.
+  Status check_spread() const;
+
   /// What has its objects.
   Backend& backend() const { return *backend_; }
   const std::string& path() const { return path_; }

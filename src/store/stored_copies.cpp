@@ -41,8 +41,12 @@ Result<std::vector<StoredCopy>> find_copies(const Store& store, const Score& sco
   return places;
 }
 
-/// What no arena has, so that the arena `where` it was is damaged or gone.
-Status lacking(const char* what, const std::string& where) {
+/// What no arena has, so that the arena `where` it was is damaged or gone; or io_error: it may have been moved to a
+/// place that the store has got since it was opened here.
+Status lacking(const Store& store, const char* what, const std::string& where) {
+  const Status known = store.check_spread();
+  if (known.code() == StatusCode::invalid_argument) return known.with_code(StatusCode::io_error).with_context(where);
+  VARVE_TRY(known);
   return Status::corrupt(what, where, Remedy::verify_and_replace_arena);
 }
 
@@ -51,7 +55,8 @@ constexpr const char* kPackLacking = "no arena holds a pack that a set needs";
 /// Tries `read` at the first place, and after a failure at all others. `places(all)` finds them. A copy that could not
 /// be read may be whole: it is damaged only if all copies are.
 template <class T, class Places, class Read>
-Result<T> read_first_whole(const Places& places, const Read& read, const char* what, const std::string& where) {
+Result<T> read_first_whole(const Store& store, const Places& places, const Read& read, const char* what,
+                           const std::string& where) {
   Status failure;
   for (bool all : {false, true}) {
     auto found = places(all);
@@ -62,7 +67,7 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
       if (failure.ok() || failure.code() == StatusCode::corrupt) failure = result.status();
     }
   }
-  return failure.ok() ? lacking(what, where) : failure;
+  return failure.ok() ? lacking(store, what, where) : failure;
 }
 
 /// What a tree node says is wrong; `where` it should have been right.
@@ -88,17 +93,19 @@ Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const
     if (united->verify(ranges).ok()) return std::move(*united);
     return Status(verified.code(), std::string(verified.message()), place.arena->path());
   };
-  return read_first_whole<Pack>([&](bool all) { return find_pack_copies(store, link.score, link.hint, all); }, read,
-                                kPackLacking, arena_name(store, link.hint));
+  return read_first_whole<Pack>(
+      store, [&](bool all) { return find_pack_copies(store, link.score, link.hint, all); }, read, kPackLacking,
+      arena_name(store, link.hint));
 }
 
 Status check_pack_is_there(const Store& store, const PackLink& link) {
   VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(store, link.score, link.hint));
-  return places.empty() ? lacking(kPackLacking, arena_name(store, link.hint)) : Status();
+  return places.empty() ? lacking(store, kPackLacking, arena_name(store, link.hint)) : Status();
 }
 
 Result<ByteVector> read_node(const Store& store, const Score& score, const ArenaId& hint) {
   return read_first_whole<ByteVector>(
+      store,
       [&](bool all) {
         return find_copies(store, score, hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); });
       },

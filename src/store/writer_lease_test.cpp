@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/memory_file_system.h"
+#include "format/store_header.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -52,6 +53,22 @@ TEST_F(Lease, CommitsASetThatSurvivesAPowerCut) {
   ASSERT_TRUE(WriterLease::acquire(*store).value()->commit(record({"job", 3})).ok());
   const auto left = fs.after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
   EXPECT_TRUE(Catalog(*Store::open(*left, "/s").value()).read({"job", 3}).ok());
+}
+
+TEST_F(Lease, CommitsNothingWhereAnotherStoreIsByNow) {
+  const auto lease = WriterLease::acquire(*store).value();
+  const ByteVector own = read_file(fs, "/s/varve.store", 4096).value();
+  const auto put_header = [&](ByteSpan header) {
+    ASSERT_TRUE(fs.remove("/s/varve.store").ok());
+    ASSERT_TRUE(write_file_durably(fs, "/s/varve.store", header).ok());
+  };
+  StoreHeader other = decode_store_header(own, "header").value();
+  other.store = UniqueId::random().value();
+  put_header(encode_store_header(other));
+  EXPECT_EQ(lease->commit(record({"job", 3})).code(), StatusCode::io_error);
+  EXPECT_EQ(Catalog(*store).read({"job", 3}).status().code(), StatusCode::not_found);
+  put_header(ByteVector(own.size()));
+  EXPECT_TRUE(lease->commit(record({"job", 3})).ok()) << "one that is damaged is nobody's";
 }
 
 TEST_F(Lease, LetsOneOfTwoWritersOfASetCommit) {

@@ -377,6 +377,19 @@ class SeveralNodes(WatchTest):
             self.end(watcher)
         self.assert_whole()
 
+    def test_remove_what_was_saved_without_their_knowing(self):
+        """All of the set is there, and no watcher has learnt it: each finds its share, and removes that."""
+        files = self.write_set(1)
+        for watcher in self.watch_nodes():
+            self.expect(watcher, "saved", "run@1")
+            self.end(watcher)
+        watchers = self.watch_nodes("--remove-originals")
+        for watcher in watchers:
+            self.expect(watcher, "removed", "run@1")
+            self.end(watcher)
+        self.assertEqual([path for path in self.work.glob("node*/out1/*") if path.is_file()], [])
+        self.check(1, files)
+
     def test_survive_the_end_of_one(self):
         """A watcher is killed while it waits for the others or the set is saved; it is started again, and all is well."""
         files = self.write_set(1)

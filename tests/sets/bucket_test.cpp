@@ -15,6 +15,7 @@
 #include "store/catalog.h"
 #include "store/commit.h"
 #include "store/prune.h"
+#include "store/remarks.h"
 
 namespace varve {
 namespace {
@@ -339,6 +340,32 @@ TEST_F(Late, TriesToReplaceASetLeaveANewerOneAlone) {
   ASSERT_TRUE(replace_by(records[2]).ok());
   way->arrive();
   EXPECT_TRUE(test::restores_as(*store, {"run", 1}, newest));
+}
+
+TEST_F(Late, RemovalsOfATagTakeNoneAwayThatWasGivenSince) {
+  const auto store = Store::open(*own).value();
+  for (uint64_t step = 1; step <= 3; ++step) {
+    change(step);
+    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
+  }
+  Remarks remarks(*store);
+  ASSERT_TRUE(remarks.add_tag({"run", 1}, "best").ok());
+  way->is_late = [first = true](const HttpRequest& request) mutable {
+    return request.method == HttpMethod::remove && request.path.find(".tag.") != std::string::npos &&
+           std::exchange(first, false);
+  };
+  ASSERT_TRUE(remarks.remove_tag({"run", 1}, "best").ok());
+  ASSERT_EQ(way->late.size(), 1u);
+  const Status given = remarks.add_tag({"run", 1}, "best");
+  EXPECT_EQ(given.code(), StatusCode::busy) << "it could be taken away yet";
+  way->arrive();
+  clock.advance(1300);
+  EXPECT_TRUE(remarks.add_tag({"run", 1}, "best").ok());
+  PruneOptions options;
+  options.wait_seconds = 0;
+  options.keep.last = 1;
+  options.keep.tags = {"best"};
+  EXPECT_EQ(prune_store(*store, options)->dropped, (std::vector<SetName>{{"run", 2}}));
 }
 
 // Of requests that are sent at the same time, one fails

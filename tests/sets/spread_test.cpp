@@ -20,6 +20,7 @@
 #include "sets/saving.h"
 #include "store/condemn.h"
 #include "store/prune.h"
+#include "store/stored_copies.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -188,6 +189,28 @@ TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
   }
   EXPECT_EQ(rebalance(places.all())->moved_arenas, 0u) << "nothing is left to do";
   EXPECT_FALSE(rebalance(places.first(3)).ok()) << "a place cannot be left out";
+}
+
+TEST_F(SpreadStores, TellWhoHasThemOpenWithFewerPlacesThatTheyHaveGrownAndNotThatSomethingIsDamaged) {
+  Places places(2);
+  ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
+  const auto before = Store::open(*places.disks[0].fs, kPath).value();
+  for (uint64_t step = 1; step <= 6; ++step) {
+    test::write_file(folder.path() + "/extra.dat", "step " + std::to_string(step));
+    ASSERT_TRUE(test::save(*before, folder.path(), "run", step).ok());
+  }
+  ASSERT_GT(rebalance(places.all())->moved_arenas, 0u);
+  before->drop_arena_cache();
+  uint32_t failed = 0;
+  for (uint64_t step = 1; step <= 6; ++step) {
+    const Status read = read_root(*before, Catalog(*before).read({"run", step}).value().groups.at(0).root,
+                                  Catalog(*before).read({"run", step}).value().groups.at(0).hint)
+                            .status();
+    if (read.ok()) continue;
+    ++failed;
+    EXPECT_EQ(read.code(), StatusCode::io_error) << read.to_string();
+  }
+  EXPECT_GT(failed, 0u);
 }
 
 /// The bytes of the arenas of each place.

@@ -372,6 +372,7 @@ class WatchCommand final : public Command {
     note_interrupts();
     Reporter reporter(session, target.location, *target.store, target.level);
     WatchDuty duty;
+    duty.saves_with_others = node_count_ > 1;
     duty.save = [&](const SetToSave& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
       up_to_date_.erase(name.job);
       if (node_count_ == 0)

@@ -10,8 +10,10 @@
 namespace varve {
 
 namespace {
-/// Far more than clients can have sent within the time for which they repeat a request.
-constexpr size_t kOutcomesMax = 65'536;
+/// More outcomes than these are forgotten once they are older than the time for which clients repeat a request; more
+/// than the most in any case.
+constexpr size_t kOutcomesKept = 65'536, kOutcomesMax = 8 * kOutcomesKept;
+constexpr std::chrono::seconds kRepeatedFor(90);
 }  // namespace
 
 RequestLog::AnyReply RequestLog::once(const UniqueId& token, const std::function<AnyReply()>& act) {
@@ -71,10 +73,11 @@ void RequestLog::note(const UniqueId& token, const AnyReply& reply) {
   const MutexLock lock(mutex_);
   Entry& entry = entries_[token];
   entry.reply = reply;
-  oldest_.push_back(token);
+  const Moment now = MonotonicClock::now();
+  oldest_.push_back({token, now});
   entry.done = true;
-  while (oldest_.size() > kOutcomesMax) {
-    entries_.erase(oldest_.front());
+  while (oldest_.size() > kOutcomesMax || (oldest_.size() > kOutcomesKept && now - oldest_.front().at > kRepeatedFor)) {
+    entries_.erase(oldest_.front().token);
     oldest_.pop_front();
   }
   tell(token);

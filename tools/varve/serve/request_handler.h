@@ -61,6 +61,10 @@ class RequestLog {
     bool is_watched = false;  ///< by those who want it, and nobody waits for it with a thread
     AnyReply reply;
   };
+  struct Ended {
+    UniqueId token;
+    Moment at;
+  };
   /// Nothing: it is at work.
   std::optional<AnyReply> find(const UniqueId& token) const VARVE_REQUIRES(mutex_);
   void note(const UniqueId& token, const AnyReply& reply);
@@ -71,7 +75,7 @@ class RequestLog {
   mutable Mutex mutex_;  ///< not held while a request is carried out
   ConditionVariable changed_;
   std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_ VARVE_GUARDED_BY(mutex_);
-  std::deque<UniqueId> oldest_ VARVE_GUARDED_BY(mutex_);                             ///< first
+  std::deque<Ended> oldest_ VARVE_GUARDED_BY(mutex_);                                ///< first
   std::multimap<UniqueId, std::function<void()>> watches_ VARVE_GUARDED_BY(mutex_);  ///< by token: who wants news
 };
 

@@ -14,10 +14,15 @@
 #include <list>
 #include <thread>
 
+#include "backend/folder_backend.h"
 #include "core/process.h"
+#include "format/store_header.h"
 #include "hash/score.h"
 #include "serve/test_server.h"
+#include "service/location.h"
 #include "service/socket.h"
+#include "store/catalog.h"
+#include "store/test_sets.h"
 
 namespace varve {
 namespace {
@@ -439,6 +444,67 @@ TEST(Server, LeavesThreadsToOthersWhereTheDataOfMessagesDoNotCome) {
   const auto found = before->ask(find, {.data = ByteVector(8)});
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(found->outcome, Outcome::done) << "its turn comes";
+}
+
+/// A store over a server, as clients have it for long, and the server's folder.
+struct AStoreOfAServer : testing::Test {
+  void reach() {
+    place = open_location("unix:" + server.options.listen.path, {.reach = {}, .reconnect_seconds = 0.5}).value();
+    store = open_store(*place).value();
+  }
+  /// The server's machine is started anew, and `other` lies where the folder was; back: as before.
+  void exchange_folders() {
+    server.stop();
+    std::filesystem::rename(folder, folder + ".aside");
+    std::filesystem::rename(other, folder);
+    std::filesystem::rename(folder + ".aside", other);
+    server.start();
+  }
+
+  TestServer server;
+  const std::string folder = server.options.folder, other = folder + ".other";
+  std::unique_ptr<StorePlace> place;
+  std::unique_ptr<Store> store;
+};
+
+TEST_F(AStoreOfAServer, IsNoOtherOneThatItServesWhenItIsStartedAnew) {
+  ASSERT_TRUE(Store::create(posix_file_system(), folder).ok());
+  ASSERT_TRUE(Store::create(posix_file_system(), other).ok());
+  reach();
+  ASSERT_TRUE(test::save_numbers(*store, {"job", 1}, {1, 2}).ok());
+  exchange_folders();
+  const Status refused = WriterLease::acquire(*store).status();
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  EXPECT_EQ(Catalog(*store).read({"job", 1}).status().code(), StatusCode::io_error);
+  exchange_folders();
+  EXPECT_TRUE(test::save_numbers(*store, {"job", 3}, {2, 3}).ok());
+  EXPECT_EQ(Catalog(*store).steps("job").value(), (std::vector<uint64_t>{1, 3}));
+  EXPECT_TRUE(Catalog(*Store::open(posix_file_system(), other).value()).steps("job").value().empty());
+}
+
+TEST_F(AStoreOfAServer, IsNotThereWhereItsFolderIsEmpty) {
+  ASSERT_TRUE(Store::create(posix_file_system(), folder).ok());
+  reach();
+  std::filesystem::create_directory(other);
+  exchange_folders();
+  EXPECT_EQ(WriterLease::acquire(*store).status().code(), StatusCode::io_error);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  exchange_folders();
+  EXPECT_TRUE(test::save_numbers(*store, {"job", 1}, {1}).ok());
+}
+
+TEST_F(AStoreOfAServer, IsNoOtherPlaceOfItself) {
+  FolderBackend one(posix_file_system(), folder), two(posix_file_system(), other);
+  ASSERT_TRUE(create_spread_store({&one, &two}).ok());
+  const ByteVector header = read_file(posix_file_system(), folder + "/varve.store", 4096).value();
+  server.link_options.reconnect_seconds = 0.5;
+  const auto link = server.connect();
+  link->expect({.store = decode_store_header(header, folder)->store, .position = 0});
+  EXPECT_TRUE(link->ask(StatRequest{"sets"}).ok());
+  exchange_folders();
+  EXPECT_EQ(link->ask(StatRequest{"sets"}).status().code(), StatusCode::io_error);
+  exchange_folders();
+  EXPECT_TRUE(link->ask(StatRequest{"sets"}).ok());
 }
 
 TEST(Server, LeavesThreadsToOthersWhereRepliesAreNotTaken) {

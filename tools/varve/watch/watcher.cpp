@@ -261,7 +261,14 @@ Result<std::optional<bool>> Watcher::is_saved(SetTracker::Entry& entry) {
     return not_now;
   }
   // What is left of a set whose removal was stopped looks like what a program has of it that makes it anew.
-  if (match == FolderMatch::part && note.empty()) return wait("some of the set's files are there");
+  if (match == FolderMatch::part && note.empty()) {
+    // Of a set of several nodes all that is here may be but a share, once the program has written all of that.
+    std::string lacking = "some of the set's files are there";
+    if (duty_.saves_with_others) {
+      VARVE_ASSIGN(lacking, options_.completeness.lacking(entry.found));
+    }
+    if (!lacking.empty()) return wait(std::move(lacking));
+  }
   if (!match && !note.empty()) {
     VARVE_TRY(find(entry.name).status());  // whoever has all of it may be away
     return wait("its files are being removed, says " + note + "; remove this note to save what is left");

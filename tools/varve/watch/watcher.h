@@ -55,6 +55,8 @@ struct WatchDuty {
   /// Saves a set, if it is as it was found when all of it was read, just before the commit. busy: the set changes yet,
   /// or others are not there yet; it is waited for.
   std::function<Result<SaveReport>(const SetToSave&, const SetName&, ProgressSink&)> save{};
+  /// Others save the set together with this watcher, each what it finds: the set has more files than are found here.
+  bool saves_with_others = false;
   /// Has a set, which is in the store, brought to wherever else it is to be; OK once it is there. Until then its
   /// originals stay, and it is asked for again. Empty: it is to be nowhere else.
   std::function<Status(const SetName&, ProgressSink&)> bring_along{};
