@@ -165,6 +165,8 @@ Status WriterLease::prepare_of_settled(const SetRecord& record, ByteSpan encoded
 }
 
 Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
+  // The lease is there alone: if this is the store now, it is so until the commit.
+  VARVE_TRY(store_.check_identity());
   if (if_exists == IfExists::replace) {
     VARVE_TRY(Remarks(store_).check_may_replace(name, prepared_ ? &*prepared_ : nullptr));
   }
@@ -174,8 +176,6 @@ Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
 Status WriterLease::publish(const SetName& name, IfExists if_exists) {
   const Catalog catalog(store_);
   Backend& backend = store_.backend();
-  // The lease is there alone: if this is the store now, it is so until the commit.
-  VARVE_TRY(store_.check_identity());
   const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
   if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),

@@ -14,6 +14,7 @@
 #include "core/file_system.h"
 #include "sets/fault_kinds.h"
 #include "sets/mounting.h"
+#include "store/test_sets.h"
 
 namespace varve {
 namespace {
@@ -195,6 +196,14 @@ INSTANTIATE_TEST_SUITE_P(Every, SealUnawares,
 
 TEST_P(SealUnawares, ASetThatIsAsItWasLeavesTheSpoolWithTheNextMount) {
   ASSERT_NE(seal_unawares(), nullptr);
+  check(folder_, true);
+}
+
+TEST_P(SealUnawares, ASetWhoseNoteCannotBeReadAtAMomentIsNotTakenForOneWithout) {
+  ASSERT_NE(seal_unawares(), nullptr);
+  test::UnreadableFile fs(posix_file_system());
+  fs.name = "attempt";
+  EXPECT_NE(open(fs, folder_), nullptr) << "the set is left alone in the spool";
   check(folder_, true);
 }
 

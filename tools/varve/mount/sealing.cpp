@@ -85,7 +85,7 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
 }
 
 Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
-  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  VARVE_ASSIGN(const std::optional<SetRecord> attempt, spool_.read_attempt(set, store_.score()));
   if (attempt) {
     const Catalog catalog(store_);
     const Result<SetRecord> there = catalog.read(attempt->name);
@@ -105,7 +105,7 @@ Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& s
 }
 
 Result<std::optional<SetRecord>> SetCommit::find_attempt(const SpooledSet& set, Status& durable) const {
-  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  VARVE_ASSIGN(const std::optional<SetRecord> attempt, spool_.read_attempt(set, store_.score()));
   if (!attempt) return std::optional<SetRecord>();
   const Catalog catalog(store_);
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());

@@ -347,12 +347,13 @@ Status Spool::write_attempt(const SpooledSet& set, const SetRecord& record, cons
   return write_file_durably(fs_, set.attempt_path(), encode_set_record(record, score));
 }
 
-std::optional<SetRecord> Spool::read_attempt(const SpooledSet& set, const ScoreFunction& score) const {
+Result<std::optional<SetRecord>> Spool::read_attempt(const SpooledSet& set, const ScoreFunction& score) const {
   const Result<ByteVector> raw = read_file(fs_, set.attempt_path(), kSetRecordBytesMax);
-  if (!raw.ok()) return std::nullopt;
+  if (raw.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
+  VARVE_TRY(raw.status());
   Result<SetRecord> record = decode_set_record(*raw, score);
-  if (!record.ok()) return std::nullopt;
-  return std::move(record).value();
+  // One that was not written to its end says nothing yet.
+  return record.ok() ? std::optional(std::move(*record)) : std::nullopt;
 }
 
 bool Spool::may_have_attempt(const SpooledSet& set) const {

@@ -126,7 +126,7 @@ class Spool {
   /// Notes, before its commit, that this record is about to be committed for the set.
   Status write_attempt(const SpooledSet& set, const SetRecord& record, const ScoreFunction& score) const;
   /// The record of the last attempt; none: there was no attempt, or one that did not come as far as its commit.
-  std::optional<SetRecord> read_attempt(const SpooledSet& set, const ScoreFunction& score) const;
+  Result<std::optional<SetRecord>> read_attempt(const SpooledSet& set, const ScoreFunction& score) const;
   bool may_have_attempt(const SpooledSet& set) const;
   /// Durable when it returns.
   Status remove_attempt(const SpooledSet& set) const;

@@ -89,6 +89,10 @@ class Relay {
   }
   /// So many are passed on, and those that follow are not.
   void pass_answers(int count) { answers_left_ = count; }
+  /// Once the server has ended: until all that it said before has come here.
+  void await_silence() const {
+    while (passing_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 
  private:
   void accept_all() {
@@ -100,6 +104,7 @@ class Relay {
       const int from = client.get(), to = server->get();
       sockets_.push_back(std::move(client));
       sockets_.push_back(std::move(*server));
+      passing_ += 2;
       threads_.emplace_back([this, from, to] { pass(from, to, false); });
       threads_.emplace_back([this, from, to] { pass(to, from, true); });
     }
@@ -114,11 +119,12 @@ class Relay {
     }
     ::shutdown(from, SHUT_RDWR);
     ::shutdown(to, SHUT_RDWR);
+    --passing_;
   }
 
   const std::string server_;
   UniqueFd listening_;
-  std::atomic<int> answers_left_{std::numeric_limits<int>::max()};
+  std::atomic<int> answers_left_{std::numeric_limits<int>::max()}, passing_{0};
   std::deque<UniqueFd> sockets_;
   std::deque<std::thread> threads_;
 };
@@ -143,6 +149,7 @@ Status remove_beside_a_restart(TestServer& server, const std::string& name, cons
   std::thread client([&] { removed = remote.remove(join_path(remote.root(), name)); });
   while (std::filesystem::exists(own_path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   server.stop();
+  relay.await_silence();
   meanwhile();
   relay.pass_answers(std::numeric_limits<int>::max());
   server.start();
