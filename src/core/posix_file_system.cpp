@@ -406,8 +406,7 @@ int link_no_replace_at(int from_folder, const char* from, int to_folder, const c
   if (::linkat(from_folder, from, to_folder, to, 0) != 0) {
     const int why = errno;
     // A request that a server had carried out, and got again as its answer was lost, meets the name that it has given.
-    struct stat source {
-    }, there{};
+    struct stat source = {}, there = {};
     const bool is_own = why == EEXIST && ::fstatat(from_folder, from, &source, AT_SYMLINK_NOFOLLOW) == 0 &&
                         ::fstatat(to_folder, to, &there, AT_SYMLINK_NOFOLLOW) == 0 && source.st_dev == there.st_dev &&
                         source.st_ino == there.st_ino;

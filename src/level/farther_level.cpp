@@ -298,7 +298,7 @@ Status FartherLevel::start() {
     duty.complete_before = [this](uint64_t step) { return world_.sets.is_complete(step); };
   }
   duty.may_bring = world_.may_bring;
-  if (is_unasked()) duty.note_reached = [this](const Store& store) { return ask(store); };
+  if (is_unasked()) duty.note_reached = [this](const Store& store) { return is_unasked() ? ask(store) : Status(); };
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
   duty.is_made_anew = [this](uint64_t step) { return all_.nearest().is_made_anew(step); };
   duty.note_there = [this](uint64_t step) { note_replaced(step); };

@@ -198,8 +198,11 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
     if (access.opened() == nullptr || !access.speaks()) continue;
     PatientReads reads(*access.opened(), world.clock);
     const Result<uint64_t> next = reads([&] { return first_number_of_run(*access.opened(), world.job); });
-    if (next.ok()) told[0] = std::max(told[0], *next);
-    if (!next.ok()) told.back() = 1;
+    if (next.ok()) {
+      told[0] = std::max(told[0], *next);
+    } else {
+      told.back() = 1;
+    }
   }
   VARVE_TRY(world.ranks.all_max(told));
   // Of the nearest what can be restarted from counts anyway (RunRestart); one behind it is asked when it is back.

@@ -33,9 +33,14 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   parts_.back().awaits_nodes = duty_.replaces_on_nodes(step);
 }
 
+namespace {
+/// So the number of looks grows with the logarithm of the time since then.
+double next_look_after(double now, double since) { return now + kWaitShare * (now - since); }
+}  // namespace
+
 void PublishedParts::look_early() {
   const double now = clock_.seconds();
-  for (Part& part : parts_) part.next_look = std::min(part.next_look, now + kWaitShare * (now - part.since));
+  for (Part& part : parts_) part.next_look = std::min(part.next_look, next_look_after(now, part.since));
 }
 
 /// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
@@ -48,8 +53,7 @@ void PublishedParts::see_what_is_due() {
     const bool all_there = duty_.group.makes_sets() && part->state == SetState::all_there;
     part->is_look_due = newer_is_due || all_there || now >= part->next_look;
     newer_is_due = part->is_look_due;
-    // So the number of looks grows with the logarithm of the time.
-    if (part->is_look_due) part->next_look = now + kWaitShare * (now - part->since);
+    if (part->is_look_due) part->next_look = next_look_after(now, part->since);
   }
 }
 

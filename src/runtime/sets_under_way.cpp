@@ -98,8 +98,7 @@ Status SetsUnderWay::talk() {
 }
 
 Status SetsUnderWay::exchange() {
-  // Where all share a store, nobody has to wait for the others before the next checkpoint; its number is the same on
-  // all.
+  // Where all share a store, nobody has to wait for the others before the next checkpoint, but to number it alike.
   if (awaits_numbers_ || (!were_told_ && !sees_all())) VARVE_TRY(talk());
   were_told_ = false;
   return {};

@@ -254,10 +254,10 @@ namespace {
 constexpr uint64_t kSmallBytesMax = 4096;
 
 /// not_found: there is none.
-Result<ByteVector> read_served(ServerConnection& connection, std::string_view path, uint64_t bytes_max) {
+Result<ByteVector> read_served(ServerConnection& connection, std::string_view path) {
   VARVE_ASSIGN(const Reply<OpenedFile> opened, connection.ask(OpenRequest{std::string(path)}));
   if (opened.outcome == Outcome::failed) return opened.status;
-  if (opened.outcome != Outcome::done || opened.fields.bytes > bytes_max)
+  if (opened.outcome != Outcome::done || opened.fields.bytes > kSmallBytesMax)
     return Status::corrupt("the server has no such file as a store has", std::string(path));
   ByteVector bytes(opened.fields.bytes);
   const ReadRequest read{opened.fields.handle, {{0, bytes.size()}}};
@@ -270,10 +270,10 @@ Result<ByteVector> read_served(ServerConnection& connection, std::string_view pa
 }
 
 Result<ServedPlace> served_place(ServerConnection& connection) {
-  VARVE_ASSIGN(const ByteVector raw, read_served(connection, "varve.store", kSmallBytesMax));
+  VARVE_ASSIGN(const ByteVector raw, read_served(connection, "varve.store"));
   VARVE_ASSIGN(const StoreHeader header, decode_store_header(raw, "varve.store"));
   ServedPlace place{header.store};
-  const Result<ByteVector> member = read_served(connection, kSpreadMemberName, kSmallBytesMax);
+  const Result<ByteVector> member = read_served(connection, kSpreadMemberName);
   if (member.status().code() == StatusCode::not_found) return place;
   VARVE_TRY(member.status());
   VARVE_ASSIGN(const SpreadMember decoded, decode_spread_member(as_text(*member)));
