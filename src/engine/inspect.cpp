@@ -354,33 +354,41 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
   };
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   bool found = false;
-  Status given = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
-    for (const TreeFile& file : leaf.files) {
-      if (found || file.path != path) continue;
-      found = true;
-      if (file.type != FileType::regular)
-        return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
-      if (variable.empty()) {
-        progress.total(file.bytes);
-        return read_leaf_file(store, leaf, file, take_counted);
-      }
-      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-        if (file.layout.variables[i].name != variable) continue;
-        progress.total(file.layout.variables[i].stored_bytes());
-        return give_stream(store, leaf, file.streams[i + 1], take_counted);
-      }
-      for (const Variable& small : file.small_variables) {
-        if (small.name != variable) continue;
-        progress.total(small.stored_bytes());
-        return give_stream(store, leaf, FileReferences(file).of(small.extents), take_counted);
-      }
-      return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
-                               {Remedy::list_variables, name.to_string()});
-    }
-    return {};
-  });
+  Status lost_first;  // it may have listed the file
+  Status given = for_each_leaf(
+      store, record,
+      [&](const Leaf& leaf) -> Status {
+        for (const TreeFile& file : leaf.files) {
+          if (found || file.path != path) continue;
+          found = true;
+          if (file.type != FileType::regular)
+            return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
+          if (variable.empty()) {
+            progress.total(file.bytes);
+            return read_leaf_file(store, leaf, file, take_counted);
+          }
+          for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+            if (file.layout.variables[i].name != variable) continue;
+            progress.total(file.layout.variables[i].stored_bytes());
+            return give_stream(store, leaf, file.streams[i + 1], take_counted);
+          }
+          for (const Variable& small : file.small_variables) {
+            if (small.name != variable) continue;
+            progress.total(small.stored_bytes());
+            return give_stream(store, leaf, FileReferences(file).of(small.extents), take_counted);
+          }
+          return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
+                                   {Remedy::list_variables, name.to_string()});
+        }
+        return {};
+      },
+      [&](const LostLeaves& lost) -> Status {
+        if (lost_first.ok()) lost_first = lost.why;
+        return {};
+      });
   VARVE_TRY(given);
   if (!found) {
+    VARVE_TRY(lost_first);
     return Status::not_found("the set has no such file", name.to_string() + ":" + path,
                              {Remedy::list_files, name.to_string()});
   }

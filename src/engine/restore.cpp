@@ -157,10 +157,6 @@ class WantedFiles {
   std::map<std::string, TreeFile> other_folders_;
 };
 
-bool is_damage(const Status& status) {
-  return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
-}
-
 /// Copies ranges of packs to their places in staged files: each pack is read once for all that was planned. One thread
 /// plans, and then calls run().
 class PackCopier {
@@ -219,6 +215,10 @@ class PackCopier {
   Status first_damage() const {
     const MutexLock lock(mutex_);
     return first_damage_;
+  }
+  void note_damage(const Status& damage) {
+    const MutexLock lock(mutex_);
+    if (first_damage_.ok()) first_damage_ = damage;
   }
   /// Of packs, as stored.
   uint64_t read_bytes() const { return read_bytes_; }
@@ -347,18 +347,28 @@ class Restorer {
 
   /// Walks the tree and brings the wanted files that are this process's into the staging folder.
   Status stage() {
-    Status planned = for_each_leaf(store_, record_, [&](const Leaf& leaf) -> Status {
-      for (const TreeFile& file : leaf.files) {
-        // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
-        const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
-        if (options_.filter.matches(file)) {
-          VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
-        } else if (file.type == FileType::directory) {
-          files_.note_other_folder(file);
-        }
-      }
-      return copier_.is_full() ? execute() : Status();
-    });
+    Status planned = for_each_leaf(
+        store_, record_,
+        [&](const Leaf& leaf) -> Status {
+          for (const TreeFile& file : leaf.files) {
+            // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
+            const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
+            if (options_.filter.matches(file)) {
+              VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
+            } else if (file.type == FileType::directory) {
+              files_.note_other_folder(file);
+            }
+          }
+          return copier_.is_full() ? execute() : Status();
+        },
+        [&](const LostLeaves& lost) -> Status {
+          if (!options_.keep_going) return lost.why;
+          copier_.note_damage(lost.why);
+          ++lost_leaf_count_;
+          unnamed_file_count_ += lost.file_count;
+          lost_sum_ += lost.node.prefix();
+          return {};
+        });
     VARVE_TRY(planned);
     // Wanted files bring the folders that they lie in, with their modes.
     for (const TreeFile& folder : files_.folders_above())
@@ -382,6 +392,16 @@ class Restorer {
   /// Wanted files of all processes.
   size_t file_count() const { return files_.count(); }
   Status first_damage() const { return copier_.first_damage(); }
+  bool has_lost_leaves() const { return lost_leaf_count_ > 0; }
+  /// Each process takes its share of what it sees: all have to see the same. Collective.
+  Status check_lost_alike() const {
+    const std::array<uint64_t, 2> mine = {lost_leaf_count_, lost_sum_};
+    std::array<uint64_t, 2> least = mine, most = mine;
+    VARVE_TRY(ranks_.all_min(least));
+    VARVE_TRY(ranks_.all_max(most));
+    if (least == most) return {};
+    return Status::io_error("processes have found different damage", record_.name.to_string(), "do it again");
+  }
 
  private:
   /// Another restore into the folder may have been faster.
@@ -404,6 +424,9 @@ class Restorer {
     }
     for (const uint32_t number : copier_.lost()) report.lost_files.push_back(files_[number].file.path);
     report.read_bytes = copier_.read_bytes();
+    // All processes walk the whole tree.
+    report.lost_leaf_count = ranks_.rank() == 0 ? lost_leaf_count_ : 0;
+    report.unnamed_file_count = ranks_.rank() == 0 ? unnamed_file_count_ : 0;
     // Before folders get their modes, each process makes the names durable that it has given.
     VARVE_TRY(agree(ranks_, ranks_.rank() > 0 ? target_.finish_folders({}, options_.sync) : Status()));
     std::vector<const TreeFile*> folders;
@@ -513,6 +536,8 @@ class Restorer {
   WantedFiles files_;
   std::vector<uint32_t> staged_;  ///< files whose copies are planned
   PackCopier copier_;
+  uint64_t lost_leaf_count_ = 0, unnamed_file_count_ = 0;
+  uint64_t lost_sum_ = 0;  ///< says which ones are lost
 };
 
 /// The record of the set, as the first process finds it.
@@ -548,14 +573,17 @@ Status leave_target(Communicator& ranks, std::unique_ptr<RestoreTarget>& target)
 Result<RestoreReport> gather_report(const RestoreReport& of_this, Communicator& ranks) {
   ByteVector mine;
   ByteWriter w(mine);
-  for (uint64_t number : {of_this.file_count, of_this.raw_bytes, of_this.read_bytes}) w.varint(number);
+  for (uint64_t number :
+       {of_this.file_count, of_this.raw_bytes, of_this.read_bytes, of_this.lost_leaf_count, of_this.unnamed_file_count})
+    w.varint(number);
   for (const std::string& path : of_this.lost_files) w.text(path);
   VARVE_ASSIGN(const auto all, ranks.all_gather(mine));
   RestoreReport report;
   report.set = of_this.set;
   for (const std::vector<std::byte>& of_one : all) {
     ByteReader reader(of_one);
-    for (uint64_t* sum : {&report.file_count, &report.raw_bytes, &report.read_bytes}) {
+    for (uint64_t* sum : {&report.file_count, &report.raw_bytes, &report.read_bytes, &report.lost_leaf_count,
+                          &report.unnamed_file_count}) {
       VARVE_ASSIGN(const uint64_t number, reader.varint());
       *sum += number;
     }
@@ -581,6 +609,10 @@ Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, 
   Restorer restorer(store, target, record, options, ranks, progress);
   const Status staged = agree(ranks, restorer.stage());
   if (!staged.ok()) return cannot_restore(record.name, options.keep_going, staged);
+  if (options.keep_going) VARVE_TRY(restorer.check_lost_alike());
+  // Not even a name is left.
+  if (restorer.file_count() == 0 && restorer.has_lost_leaves())
+    return cannot_restore(record.name, options.keep_going, restorer.first_damage());
   if (restorer.file_count() == 0 && !options.filter.all()) {
     return Status::not_found("no file of the set matches", record.name.to_string(),
                              {Remedy::list_files, record.name.to_string()});
@@ -588,7 +620,7 @@ Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, 
   RestoreReport report;
   report.set = record.name;
   VARVE_TRY(restorer.publish(report));
-  if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
+  if (!restorer.first_damage().ok()) progress.warning(restorer.first_damage());
   return gather_report(report, ranks);
 }
 }  // namespace

@@ -25,6 +25,10 @@ struct RestoreReport {
   uint64_t raw_bytes = 0;               ///< of regular files
   uint64_t read_bytes = 0;              ///< of packs, as stored
   std::vector<std::string> lost_files;  ///< with keep_going: what could not be restored
+  uint64_t lost_leaf_count = 0;         ///< with keep_going: parts of the set's tree that cannot be read
+  uint64_t unnamed_file_count = 0;      ///< files that these list, as far as that is known
+
+  bool whole() const { return lost_files.empty() && lost_leaf_count == 0; }
 };
 
 /// Puts a set's files below `folder` (created if need be), byte for byte, with modes and times. Every byte is verified

@@ -408,13 +408,21 @@ bool FileFilter::matches(const TreeFile& file) const {
   });
 }
 
-Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit) {
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit,
+                     const std::function<Status(const LostLeaves&)>& lost) {
+  const auto tell = [&](const Status& why, const Score& node, uint64_t file_count) {
+    return lost && is_damage(why) ? lost({why, node, file_count}) : why;
+  };
   open_ahead(store, record);
   for (const GroupRecord& group : record.groups) {
-    VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
-    for (const LeafLink& link : root.leaves) {
-      VARVE_ASSIGN(Leaf leaf, read_leaf(store, link));
-      VARVE_TRY(visit(leaf));
+    const Result<Root> root = read_root(store, group.root, group.hint);
+    if (!root.ok()) {
+      VARVE_TRY(tell(root.status(), group.root, 0));
+      continue;
+    }
+    for (const LeafLink& link : root->leaves) {
+      const Result<Leaf> leaf = read_leaf(store, link);
+      VARVE_TRY(leaf.ok() ? visit(*leaf) : tell(leaf.status(), link.score, link.file_count));
     }
   }
   return {};

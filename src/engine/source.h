@@ -202,8 +202,22 @@ struct FileFilter {
   bool matches(const TreeFile& file) const;
 };
 
-/// Visits the leaves of a set's tree in order, each verified.
-Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit);
+/// Whether something is damaged or missing, and not only out of reach now.
+inline bool is_damage(const Status& status) {
+  return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
+}
+
+/// A part of a set's tree that is damaged or missing, and with it the names of the files that it lists.
+struct LostLeaves {
+  Status why;
+  Score node;               ///< that cannot be read
+  uint64_t file_count = 0;  ///< that it lists; 0: not known
+};
+
+/// Visits the leaves of a set's tree in order, each verified. It ends at the first that cannot be read; with `lost`, it
+/// tells of those that are damaged or missing, and goes on if that gives OK.
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit,
+                     const std::function<Status(const LostLeaves&)>& lost = {});
 
 /// Where some consecutive bytes of a file lie: in a stream.
 struct FilePiece {

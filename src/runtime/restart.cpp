@@ -20,7 +20,7 @@ namespace varve {
 
 namespace {
 /// Whether an older candidate may do instead.
-bool is_damage(const Status& status) {
+bool may_fall_back(const Status& status) {
   return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found ||
          status.code() == StatusCode::io_error;
 }
@@ -89,7 +89,7 @@ class Restart {
       VARVE_ASSIGN(failures, gather_failures(ranks_, side_.load()));
     }
     const auto refusal = std::find_if(failures.begin(), failures.end(),
-                                      [](const RankFailure& failure) { return !is_damage(failure.what); });
+                                      [](const RankFailure& failure) { return !may_fall_back(failure.what); });
     if (refusal != failures.end()) {
       return on_rank(ranks_, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
     }

@@ -59,4 +59,39 @@ Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas) {
   return backend.settle(store.condemned_path());
 }
 
+void FoundDamage::note_pack(const PackLink& link) {
+  const MutexLock lock(mutex_);
+  if (packs_.size() < kNotedMax) packs_.try_emplace(link.score, link.hint);
+}
+
+void FoundDamage::note_node(const Score& score, const ArenaId& hint) {
+  const MutexLock lock(mutex_);
+  if (nodes_.size() < kNotedMax) nodes_.try_emplace(score, hint);
+}
+
+void FoundDamage::note_arena(const ArenaId& arena) {
+  const MutexLock lock(mutex_);
+  arenas_.insert(arena);
+}
+
+bool FoundDamage::empty() const {
+  const MutexLock lock(mutex_);
+  return packs_.empty() && nodes_.empty() && arenas_.empty();
+}
+
+Result<std::set<ArenaId>> FoundDamage::condemn(const Store& store) const {
+  std::map<Score, ArenaId> packs, nodes;
+  std::set<ArenaId> damaged;
+  {
+    const MutexLock lock(mutex_);
+    packs = packs_;
+    nodes = nodes_;
+    damaged = arenas_;
+  }
+  for (const auto& [score, hint] : packs) damaged.merge(faults_of_pack(store, {score, hint}).damaged);
+  for (const auto& [score, hint] : nodes) damaged.merge(faults_of_node(store, score, hint).damaged);
+  VARVE_TRY(condemn_arenas(store, damaged));
+  return damaged;
+}
+
 }  // namespace varve

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <set>
 
+#include "core/sync.h"
 #include "store/store.h"
 
 namespace varve {
@@ -20,5 +22,24 @@ CopyFaults faults_of_node(const Store& store, const Score& score, const ArenaId&
 /// does not rest on what is broken. Nothing is removed: the next prune brings to safety what is whole and needed
 /// (COMMIT.md, "Pruning"). Marked already, or gone: fine. Durable when it returns.
 Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas);
+
+/// Packs and tree nodes of which a reader has found a copy damaged. Thread-safe.
+class FoundDamage {
+ public:
+  void note_pack(const PackLink& link);
+  void note_node(const Score& score, const ArenaId& hint);
+  /// Of which the reader is certain.
+  void note_arena(const ArenaId& arena);
+  bool empty() const;
+  /// Reads their copies anew, and marks the arenas that are damaged for certain: these.
+  Result<std::set<ArenaId>> condemn(const Store& store) const;
+
+ private:
+  static constexpr size_t kNotedMax = 1000;
+
+  mutable Mutex mutex_;
+  std::map<Score, ArenaId> packs_ VARVE_GUARDED_BY(mutex_), nodes_ VARVE_GUARDED_BY(mutex_);
+  std::set<ArenaId> arenas_ VARVE_GUARDED_BY(mutex_);
+};
 
 }  // namespace varve

@@ -39,6 +39,7 @@ Status settle_root(FileSystem& fs, const std::string& path);
 std::string store_header_path(const std::string& path);
 
 class ChunkLookup;
+class FoundDamage;
 
 struct CreateStoreOptions {
   ScoreAlgorithm algorithm = ScoreFunction::preferred().algorithm();
@@ -103,6 +104,11 @@ class Store {
   /// Which arenas list what, as far as was seen.
   ArenaDirectory& directory() const { return directory_; }
 
+  /// Has damage noted that reading comes across (condemn.h), which outlives the store; before anything is read.
+  void watch_damage(FoundDamage& found) { found_damage_ = &found; }
+  /// Null: nobody asks.
+  FoundDamage* found_damage() const { return found_damage_; }
+
  private:
   Store(std::unique_ptr<Backend> own, Backend& backend, const UniqueId& id, const ScoreFunction& score,
         ChunkLookup* chunks, ArenaSpread spread)
@@ -129,6 +135,7 @@ class Store {
   mutable bool has_durable_folders_ VARVE_GUARDED_BY(durable_mutex_) = false;
   mutable ArenaCache arenas_;
   mutable ArenaDirectory directory_;
+  FoundDamage* found_damage_ = nullptr;
 };
 
 /// The header that an arena of this store has.

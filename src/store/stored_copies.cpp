@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "store/condemn.h"
+
 namespace varve {
 
 namespace {
@@ -53,17 +55,24 @@ Status lacking(const Store& store, const char* what, const std::string& where) {
 constexpr const char* kPackLacking = "no arena holds a pack that a set needs";
 
 /// Tries `read` at the first place, and after a failure at all others. `places(all)` finds them. A copy that could not
-/// be read may be whole: it is damaged only if all copies are.
-template <class T, class Places, class Read>
-Result<T> read_first_whole(const Store& store, const Places& places, const Read& read, const char* what,
-                           const std::string& where) {
+/// be read may be whole: it is damaged only if all copies are. `note(found)` tells who watches of a damaged one.
+template <class T, class Places, class Read, class Note>
+Result<T> read_first_whole(const Store& store, const Places& places, const Read& read, const Note& note,
+                           const char* what, const std::string& where) {
   Status failure;
+  const auto note_if_damaged = [&](const Status& status) {
+    if (status.code() == StatusCode::corrupt && store.found_damage() != nullptr) note(*store.found_damage());
+  };
   for (bool all : {false, true}) {
     auto found = places(all);
-    if (!found.ok()) return found.status();
+    if (!found.ok()) {
+      note_if_damaged(found.status());
+      return found.status();
+    }
     for (const StoredCopy& place : *found) {
       Result<T> result = read(place);
       if (result.ok()) return result;
+      note_if_damaged(result.status());
       if (failure.ok() || failure.code() == StatusCode::corrupt) failure = result.status();
     }
   }
@@ -94,8 +103,8 @@ Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const
     return Status(verified.code(), std::string(verified.message()), place.arena->path());
   };
   return read_first_whole<Pack>(
-      store, [&](bool all) { return find_pack_copies(store, link.score, link.hint, all); }, read, kPackLacking,
-      arena_name(store, link.hint));
+      store, [&](bool all) { return find_pack_copies(store, link.score, link.hint, all); }, read,
+      [&](FoundDamage& found) { found.note_pack(link); }, kPackLacking, arena_name(store, link.hint));
 }
 
 Status check_pack_is_there(const Store& store, const PackLink& link) {
@@ -110,7 +119,8 @@ Result<ByteVector> read_node(const Store& store, const Score& score, const Arena
         return find_copies(store, score, hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); });
       },
       [](const StoredCopy& place) { return place.arena->read_node(place.ordinal); },
-      "no arena holds a tree node that a set needs", arena_name(store, hint));
+      [&](FoundDamage& found) { found.note_node(score, hint); }, "no arena holds a tree node that a set needs",
+      arena_name(store, hint));
 }
 
 Result<Root> read_root(const Store& store, const Score& score, const ArenaId& hint) {

@@ -156,7 +156,8 @@ class Restore(WithThreeSets):
 
     def test_takes_the_newest_where_no_step_is_named(self):
         facts = self.facts("restore", "implosion", self.work / "back")
-        self.assertEqual(set(facts), {"set", "file_count", "raw_bytes", "read_bytes", "lost_files", "seconds"})
+        self.assertEqual(set(facts), {"set", "file_count", "raw_bytes", "read_bytes", "lost_files", "lost_leaf_count",
+                                      "unnamed_file_count", "seconds"})
         self.assertEqual((facts["set"], facts["lost_files"]), ("implosion@7", []))
 
     def test_brings_back_one_rank(self):

@@ -323,11 +323,49 @@ class Damage(ProgramTest):
         self.damage_one_rank()
         code, out, err = self.run_program("restore", "job@1", self.work / "back", "--keep-going", "--json")
         self.assertEqual((code, json.loads(out)["lost_files"]), (DAMAGED, ["x.cpu0001"]))
-        self.assertIn("warning", json.loads(err))
+        self.assertTrue(all("warning" in json.loads(line) for line in err.splitlines()))
         self.assertEqual(os.listdir(self.work / "back"), ["x.cpu0000"])
         self.assertEqual((self.work / "back" / "x.cpu0000").read_bytes(), (self.good / "x.cpu0000").read_bytes())
         self.varve("restore", "job@1", self.work / "one", "--rank", "0")
         self.assert_restores("implosion@6", SAMPLE / "DD0006")
+
+    def test_carries_nothing_that_is_saved_after_it_was_found(self):
+        for find in (("verify", "--deep"), ("restore", "job@1", self.work / "back"), ("cat", "job@1:x.cpu0001")):
+            with self.subTest(find=find[0]):
+                self.varve("save", self.good, "--job", "job", "--step", "7", "--codec", "store")
+                self.damage_one_rank()
+                self.assertEqual(self.run_program(*find)[0], DAMAGED)
+                self.assertTrue(os.listdir(self.store / "condemned"))
+                for step in (1, 7):
+                    self.varve("drop", f"job@{step}")
+                self.varve("save", self.good, "--job", "job", "--step", "1", "--codec", "store", "--group-size", "1")
+                self.assert_restores("job@1", self.good)
+                self.varve("prune")
+                self.assertEqual(self.run_program("verify", "--deep")[0], 0)
+                self.assert_restores("job@1", self.good)
+
+    def test_of_a_part_of_a_set_s_tree_costs_what_that_lists(self):
+        self.write("good/x.cpu0002", os.urandom(1000))
+        self.varve("save", self.good, "--job", "job", "--step", "2", "--codec", "store", "--group-size", "1")
+        # Of its last rank alone, whose tree lies with it.
+        for arena in self.arenas():
+            if (self.good / "x.cpu0002").read_bytes() in arena.read_bytes():
+                os.remove(arena)
+        self.assertIn("--keep-going", self.fails(DAMAGED, "restore", "job@2", self.work / "back"))
+        self.assertFalse((self.work / "back").exists())
+        code, out, _ = self.run_program("restore", "job@2", self.work / "back", "--keep-going", "--json")
+        facts = json.loads(out)
+        self.assertEqual((code, facts["lost_leaf_count"], facts["file_count"]), (DAMAGED, 1, 2))
+        for name in ("x.cpu0000", "x.cpu0001"):
+            whole = (self.good / name).read_bytes()
+            self.assertEqual((self.work / "back" / name).read_bytes(), whole)
+            self.assertEqual(self.run_program("cat", f"job@2:{name}")[:2], (0, whole))
+        self.fails(DAMAGED, "cat", "job@2:x.cpu0002")
+        code, out, _ = self.run_program("restore", "job@2", self.work / "one", "--keep-going", "--rank", "1")
+        self.assertEqual((code, os.listdir(self.work / "one")), (DAMAGED, ["x.cpu0001"]))
+        self.assertRegex(out.decode(), r"lost: 1 part of the set's list of files")
+        code, out, _ = self.run_program("find", "x.cpu0001", "--job", "job", "--json")
+        self.assertEqual((code, [file["set"] for file in json.loads(out)["files"]]), (DAMAGED, ["job@1", "job@2"]))
 
     def test_anywhere_never_gives_wrong_bytes(self):
         wanted = snapshot(SAMPLE / "DD0006")
@@ -361,7 +399,10 @@ class Damage(ProgramTest):
         os.remove(self.arenas()[-1])
         self.assertEqual(self.run_program("verify")[0], DAMAGED)
         self.fails(DAMAGED, "restore", "job@1", self.work / "back")
-        for arguments in (("show", "job@1"), ("diff", "job@1", "implosion@6"), ("cat", "job@1:x.cpu0000"),
+        # One of the two files is not of that arena.
+        codes = [self.run_program("cat", f"job@1:x.cpu000{rank}")[0] for rank in range(2)]
+        self.assertEqual(sorted(codes), [0, DAMAGED])
+        for arguments in (("show", "job@1"), ("diff", "job@1", "implosion@6"),
                           ("push", "job@1", "--to", self.another_store())):
             with self.subTest(arguments=arguments):
                 self.assertIn("hint:", self.fails(DAMAGED, *arguments))

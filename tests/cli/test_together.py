@@ -111,7 +111,9 @@ class Together(ProgramTest):
         self.damage()
         for count in COUNTS:
             code, out, err = self.together(count, "restore", "implosion@6", "back")
-            self.assertEqual((code, out, len(err)), (DAMAGED, "", 1), err)
+            # Who met it marks the arena, and says so if it is the one that speaks.
+            failures = [line for line in err if "damaged, and marked" not in line]
+            self.assertEqual((code, out, len(failures)), (DAMAGED, "", 1), err)
             self.assertFalse((self.work / "back").exists())
             code, out, err = self.together(count, "verify", "--deep", "--json")
             self.assertEqual((code, out.count("\n"), err), (DAMAGED, 1, []))

@@ -55,13 +55,21 @@ class FindCommand final : public Command {
 
   Status search(const Store& store, const Catalog& catalog, const SetName& set, const FileFilter& filter) {
     VARVE_ASSIGN(const SetRecord record, catalog.read(set));
-    const Status read = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
-      for (const TreeFile& file : leaf.files) {
-        if (file.type != FileType::directory && filter.matches(file))
-          found_.push_back({set, file.path, file.bytes, file.modified_s});
-      }
-      return {};
-    });
+    Status lost_first;
+    Status read = for_each_leaf(
+        store, record,
+        [&](const Leaf& leaf) -> Status {
+          for (const TreeFile& file : leaf.files) {
+            if (file.type != FileType::directory && filter.matches(file))
+              found_.push_back({set, file.path, file.bytes, file.modified_s});
+          }
+          return {};
+        },
+        [&](const LostLeaves& lost) -> Status {
+          if (lost_first.ok()) lost_first = lost.why;
+          return {};
+        });
+    if (read.ok()) read = lost_first;
     return catalog.unless_dropped(set, read);
   }
 

@@ -109,6 +109,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   Session session(common, messages, ranks);
   Result<ExitCode> outcome = run_command(parsed->command, parsed->text, session);
   session.end_progress();
+  if (outcome.status().code() != StatusCode::cancelled) session.mark_damage();
   Status printed = session.finish_printing();
   if (messages.is_verbose() && parsed->command != nullptr) {
     const double seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();

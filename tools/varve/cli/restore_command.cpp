@@ -62,7 +62,7 @@ class RestoreCommand final : public Command {
                  restore_set_together(**store, name, folder_, options_, *ranks, session.begin_progress()));
     session.end_progress();
     print(session, report, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
-    return report.lost_files.empty() ? ExitCode::success : ExitCode::damaged;
+    return report.whole() ? ExitCode::success : ExitCode::damaged;
   }
 
  private:
@@ -96,6 +96,8 @@ class RestoreCommand final : public Command {
                                {"raw_bytes", report.raw_bytes},
                                {"read_bytes", report.read_bytes},
                                {"lost_files", report.lost_files},
+                               {"lost_leaf_count", report.lost_leaf_count},
+                               {"unnamed_file_count", report.unnamed_file_count},
                                {"seconds", seconds}});
       return;
     }
@@ -103,6 +105,12 @@ class RestoreCommand final : public Command {
                               format_count(report.file_count, "file", "files"), format_size(report.raw_bytes),
                               format_seconds(seconds)));
     for (const std::string& lost : report.lost_files) session.print("  lost: " + quote_name(lost) + "\n");
+    if (report.lost_leaf_count == 0) return;
+    session.print(fmt::format("  lost: {} of the set's list of files, and so the names of {}\n",
+                              format_count(report.lost_leaf_count, "part", "parts"),
+                              report.unnamed_file_count == 0
+                                  ? "files"
+                                  : format_count(report.unnamed_file_count, "file", "files") + " at least"));
   }
 
   std::string set_, folder_;

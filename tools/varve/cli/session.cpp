@@ -1,5 +1,7 @@
 #include "cli/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -35,7 +37,30 @@ Result<std::unique_ptr<Store>> Session::open_store() {
 
 Result<std::unique_ptr<Store>> Session::open_store(const std::string& location) {
   VARVE_ASSIGN(StorePlace* const place, open_place(location));
-  return varve::open_store(*place);
+  VARVE_ASSIGN(std::unique_ptr<Store> store, varve::open_store(*place));
+  store->watch_damage(damage_[place]);
+  return store;
+}
+
+void Session::mark_damage() {
+  constexpr const char* kMend = "`varve repair` mends it, with --from STORE if another one has what is lost";
+  for (const auto& [place, found] : damage_) {
+    if (found.empty()) continue;
+    const Result<std::unique_ptr<Store>> store = varve::open_store(*place);
+    const Result<std::set<ArenaId>> marked = store.ok() ? found.condemn(**store) : store.status();
+    if (marked.ok() && marked->empty()) continue;
+    const std::string& where = place->backend().root();
+    if (marked.ok()) {
+      warn(Status::corrupt(
+          fmt::format("{} damaged, and marked: what is saved from now on does not rest on that",
+                      marked->size() == 1 ? "an arena is" : fmt::format("{} arenas are", marked->size())),
+          where, kMend));
+    } else if (marked.status().code() != StatusCode::permission_denied) {
+      warn(Status::corrupt(
+          "what is damaged could not be marked, so that new sets may rest on it: " + marked.status().to_string(), where,
+          kMend));
+    }
+  }
 }
 
 Result<std::unique_ptr<Store>> Session::open_source(const std::string& location) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "cli/program.h"
 #include "cli/progress_bar.h"
 #include "service/location.h"
+#include "store/condemn.h"
 #include "store/store.h"
 
 namespace varve {
@@ -72,6 +74,9 @@ class Session {
   /// Such a word: in text without what the log says with it.
   void announce(std::string_view line, const Json& facts);
   bool is_verbose() const { return messages_.is_verbose(); }
+  /// Marks what the stores that were opened have damaged, as far as the command has come across it, so that no later
+  /// save rests on that.
+  void mark_damage();
   /// Whether all that was printed has reached standard output.
   Status finish_printing();
 
@@ -92,6 +97,7 @@ class Session {
   int print_errno_ = 0;  ///< why something did not reach standard output
   std::unique_ptr<ProgressBar> progress_;
   std::vector<std::unique_ptr<StorePlace>> places_;
+  std::map<StorePlace*, FoundDamage> damage_;  ///< of what was read there
 };
 
 }  // namespace varve::cli

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
+#include "store/condemn.h"
 
 namespace varve::cli {
 
@@ -40,6 +41,10 @@ class VerifyCommand final : public Command {
     VARVE_ASSIGN(VerifyReport report, verify_store_together(**store, sample_ ? VerifyDepth::sample(*sample_) : deep_,
                                                             *ranks, session.begin_progress()));
     session.end_progress();
+    for (const Damage& damage : report.damages) {
+      if (damage.arena && damage.what.code() == StatusCode::corrupt)
+        (*store)->found_damage()->note_arena(*damage.arena);
+    }
     if (session.json()) {
       print_json(session, report);
     } else {
