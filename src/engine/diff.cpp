@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "core/bytes.h"
 #include "engine/inspect.h"
@@ -252,14 +253,15 @@ struct LeafFile {
   const TreeFile& file() const { return leaf->files[index]; }
 };
 
-Result<std::vector<LeafFile>> load_files(const Store& store, const SetName& name) {
+/// `others`: folders and links.
+Result<std::vector<LeafFile>> load_files(const Store& store, const SetName& name, std::vector<LeafFile>& others) {
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   std::vector<LeafFile> files;
   Status walked = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
     auto unfolded = std::make_shared<Leaf>(leaf);
     for (size_t i = 0; i < leaf.files.size(); ++i) {
       unfold_small_variables(unfolded->files[i]);
-      if (leaf.files[i].type == FileType::regular) files.push_back({unfolded, i});
+      (leaf.files[i].type == FileType::regular ? files : others).push_back({unfolded, i});
     }
     return {};
   });
@@ -311,6 +313,36 @@ class Differ {
     return {};
   }
 
+  /// Folders, which are there or not and may be called by their step, as files may; and links, which lead somewhere.
+  void compare_others(const std::vector<LeafFile>& old_files, const std::vector<LeafFile>& new_files) {
+    using Family = std::tuple<FileType, int64_t, std::string>;
+    const auto family_of = [](const TreeFile& file) { return Family(file.type, file.rank, path_family(file.path)); };
+    std::multimap<Family, const TreeFile*> unmatched;
+    for (const LeafFile& file : old_files) unmatched.emplace(family_of(file.file()), &file.file());
+    std::vector<const TreeFile*> renamed;
+    for (const LeafFile& leaf_file : new_files) {
+      const TreeFile& file = leaf_file.file();
+      const auto [begin, end] = unmatched.equal_range(family_of(file));
+      const auto same = std::find_if(begin, end, [&](const auto& old) { return old.second->path == file.path; });
+      if (same == end) {
+        renamed.push_back(&file);
+        continue;
+      }
+      compare_links(*same->second, file);
+      unmatched.erase(same);
+    }
+    for (const TreeFile* const file : renamed) {
+      const auto similar = unmatched.find(family_of(*file));
+      if (similar == unmatched.end()) {
+        whole_file(*file, ChangeKind::added);
+        continue;
+      }
+      compare_links(*similar->second, *file);
+      unmatched.erase(similar);
+    }
+    for (const auto& [family, file] : unmatched) whole_file(*file, ChangeKind::removed);
+  }
+
   void whole_file(const TreeFile& file, ChangeKind kind) { add_one_sided({file.path, "", true, kind}, file.bytes); }
 
  private:
@@ -339,6 +371,16 @@ class Differ {
     for (const auto& [name, index] : unmatched)
       add_one_sided({a.file().path, name, false, ChangeKind::removed}, old_variables[index].stored_bytes());
     return {};
+  }
+
+  void compare_links(const TreeFile& old_file, const TreeFile& new_file) {
+    const uint64_t was = old_file.link_target.size(), is = new_file.link_target.size();
+    if (old_file.link_target == new_file.link_target) return;
+    VariableChange change{.file = new_file.path, .whole_file = true, .kind = ChangeKind::changed};
+    change.old_bytes = was;
+    change.new_bytes = is;
+    change.changed_bytes = std::max(was, is);
+    add(std::move(change));
   }
 
   static StoredStream stream_of(const LeafFile& file, size_t stream) {
@@ -386,8 +428,9 @@ Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetN
   difference.a = a;
   difference.b = b;
   progress.phase("comparing");
-  VARVE_ASSIGN(std::vector<LeafFile> old_files, load_files(store, a));
-  VARVE_ASSIGN(std::vector<LeafFile> new_files, load_files(store, b));
+  std::vector<LeafFile> old_others, new_others;
+  VARVE_ASSIGN(std::vector<LeafFile> old_files, load_files(store, a, old_others));
+  VARVE_ASSIGN(std::vector<LeafFile> new_files, load_files(store, b, new_others));
   uint64_t total = 0;
   for (const LeafFile& file : new_files) total += file.file().bytes;
   progress.total(total);
@@ -419,6 +462,7 @@ Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetN
   for (size_t i = 0; i < old_files.size(); ++i) {
     if (!matched.contains(i)) differ.whole_file(old_files[i].file(), ChangeKind::removed);
   }
+  differ.compare_others(old_others, new_others);
   return difference;
 }
 

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <map>
 
 #include "core/memory_file_system.h"
 #include "engine/diff.h"
@@ -69,6 +71,28 @@ TEST_F(Diff, NeverFindsMoreChangedThanThereIs) {
     EXPECT_LE(difference.changed_bytes, difference.bytes);
     EXPECT_GT(difference.changed_bytes, 0u);
   }
+}
+
+TEST_F(Diff, ShowsLinksThatLeadElsewhereAndFoldersThatCameOrWent) {
+  const std::filesystem::path root = folder.path();
+  std::filesystem::create_directories(root / "gone");
+  std::filesystem::create_directories(root / "step1");
+  std::filesystem::create_symlink("x", root / "latest");
+  std::filesystem::create_symlink("x", root / "same");
+  save(1, bytes_of(std::vector<double>(10, 1.0)), "f64");
+  std::filesystem::remove(root / "gone");
+  std::filesystem::rename(root / "step1", root / "step2");
+  std::filesystem::remove(root / "latest");
+  std::filesystem::create_symlink("other", root / "latest");
+  std::filesystem::create_symlink("x", root / "more");
+  save(2, bytes_of(std::vector<double>(10, 1.0)), "f64");
+  std::map<std::string, ChangeKind> changes;
+  for (const VariableChange& change : diff().changes) {
+    EXPECT_TRUE(change.whole_file);
+    changes[change.file] = change.kind;
+  }
+  EXPECT_EQ(changes, (std::map<std::string, ChangeKind>{
+                         {"gone", ChangeKind::removed}, {"latest", ChangeKind::changed}, {"more", ChangeKind::added}}));
 }
 
 TEST_F(Diff, ShowsAnEmptiedFileAsChanged) {

@@ -527,16 +527,25 @@ Status TileWriter::add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t beg
           evicted.emplace(old_key, take(tiles_.find(old_key)));
         }
       }
-      tile = tiles_.emplace(key, Tile{}).first;
-      tile->second.bytes = tile_bytes;
-      tile->second.age = oldest_first_.insert(oldest_first_.end(), key);
+      // First what memory may be lacking for: others are to find no tile without any.
+      AlignedBlock block;
       if (!spare_.empty()) {
-        tile->second.memory = std::move(spare_.back());
+        block = std::move(spare_.back());
         spare_.pop_back();
       } else {
-        tile->second.memory = AlignedBlock(kTileBytes);
-        if (tile->second.memory.empty()) throw std::bad_alloc();
+        block = AlignedBlock(kTileBytes);
+        if (block.empty()) throw std::bad_alloc();
       }
+      const auto age = oldest_first_.insert(oldest_first_.end(), key);
+      try {
+        tile = tiles_.emplace(key, Tile{}).first;
+      } catch (...) {
+        oldest_first_.erase(age);
+        throw;
+      }
+      tile->second.bytes = tile_bytes;
+      tile->second.age = age;
+      tile->second.memory = std::move(block);
     }
     ++tile->second.copying;
     memory = tile->second.memory.data();

@@ -15,6 +15,9 @@ constexpr uint32_t kTagDimension = 0x0a;
 constexpr uint32_t kTagVariable = 0x0b;
 constexpr uint32_t kTagAttribute = 0x0c;
 
+/// Of a variable: of which a file may have no record yet, so that its size says nothing.
+constexpr uint64_t kRecordBytesMax = uint64_t{1} << 48;
+
 constexpr uint64_t padded_to_4(uint64_t bytes) { return (bytes + 3) & ~uint64_t{3}; }
 
 /// One type code of the format (index = code), big-endian in the file.
@@ -175,7 +178,9 @@ class HeaderParser {
     VARVE_TRY(read_count().status());
     VARVE_ASSIGN(variable.begin, read_offset());
     std::optional<uint64_t> bytes = array_bytes(variable.shape, type.bytes);
-    if (!bytes || *bytes > file_.file_bytes()) return Status::corrupt("a variable is larger than the file", name);
+    // Of one that has records, a file may have none yet: where they end is looked at when they are placed.
+    const uint64_t bytes_max = variable.has_records ? kRecordBytesMax : file_.file_bytes();
+    if (!bytes || *bytes > bytes_max) return Status::corrupt("a variable is larger than the file", name);
     variable.bytes = *bytes;
     return variable;
   }
@@ -188,7 +193,9 @@ class HeaderParser {
     for (const NetcdfVariable& variable : variables_) {
       if (!variable.has_records) continue;
       // Specification, "Note on padding": an only record variable is not padded between its records.
-      record_bytes += record_variables == 1 ? variable.bytes : padded_to_4(variable.bytes);
+      const uint64_t bytes = record_variables == 1 ? variable.bytes : padded_to_4(variable.bytes);
+      if (__builtin_add_overflow(record_bytes, bytes, &record_bytes))
+        return Status::corrupt("the records are larger than any file", variable.name);
       records_begin = std::min(records_begin, variable.begin);
     }
     if (!record_count_ && record_bytes > 0) record_count_ = (file_.file_bytes() - records_begin) / record_bytes;

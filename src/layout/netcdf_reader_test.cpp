@@ -93,6 +93,27 @@ TEST_F(NetcdfReader, JoinsTheRecordsOfAnOnlyRecordVariable) {
   }
 }
 
+TEST_F(NetcdfReader, ReadsAFileThatHasNoRecordsYet) {
+  for (const int format : {0, NC_64BIT_OFFSET, NC_64BIT_DATA}) {
+    const std::string path = directory.path() / "empty.nc";
+    int file = -1, time = -1, x = -1, grid = -1, field = -1;
+    ASSERT_EQ(nc_create(path.c_str(), NC_CLOBBER | format, &file), NC_NOERR);
+    ASSERT_EQ(nc_def_dim(file, "time", NC_UNLIMITED, &time), NC_NOERR);
+    ASSERT_EQ(nc_def_dim(file, "x", 1000, &x), NC_NOERR);
+    const int dimensions[] = {time, x};
+    ASSERT_EQ(nc_def_var(file, "grid", NC_BYTE, 1, &x, &grid), NC_NOERR);
+    ASSERT_EQ(nc_def_var(file, "field", NC_DOUBLE, 2, dimensions, &field), NC_NOERR);
+    ASSERT_EQ(nc_close(file), NC_NOERR);
+    const std::string contents = read_text(path);
+    FileWindow window(as_bytes(contents));
+    const Result<Layout> layout = read_netcdf_layout(window);
+    ASSERT_TRUE(layout.ok()) << layout.status().to_string();
+    EXPECT_TRUE(validate_layout(*layout, contents.size()).ok());
+    EXPECT_EQ(find_variable(*layout, "/grid")->shape, std::vector<uint64_t>{1000});
+    EXPECT_EQ(find_variable(*layout, "/field")->shape, (std::vector<uint64_t>{0, 1000}));
+  }
+}
+
 TEST_F(NetcdfReader, CountsTheRecordsOfAStreamedFileByItsSize) {
   for (const char* name : {"classic.nc", "only_record_bytes.nc", "data64.nc"}) {
     std::string contents = read_text(directory.path() / name);

@@ -256,6 +256,29 @@ class Archives(ProgramTest):
         with tarfile.open(fileobj=io.BytesIO(self.archive("run@1", "--files", "sub/*"))) as tar:
             self.assertEqual([name for name in tar.getnames() if name != "sub"], ["sub/data"])
 
+    def test_folders_keep_their_modes_and_times_whatever_group_their_files_are_of(self):
+        folder = self.work / "run1"
+        for rank in range(3):
+            self.write(f"run1/sub/deeper/x.rank{rank}", os.urandom(1000))
+        for path in ("sub/deeper", "sub"):
+            os.chmod(folder / path, 0o555)
+            os.utime(folder / path, ns=(1, 1_000_000_000_000_000_000))
+        os.utime(folder / "sub" / "deeper" / "x.rank0", ns=(1, -14_182_939_750_000_000))
+        self.varve("save", folder, "--job", "run", "--step", "1", "--group-size", "1")
+        back = self.work / "back"
+        back.mkdir()
+        archive = self.archive("run@1")
+        subprocess.run(["tar", "-x", "-p", "-C", back], input=archive, check=True)
+        self.assertEqual(snapshot(back), snapshot(folder))
+        for path in ("sub", "sub/deeper", "sub/deeper/x.rank0"):
+            self.assertEqual((back / path).stat().st_mtime_ns, (folder / path).stat().st_mtime_ns, path)
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            names = tar.getnames()
+        self.assertEqual(sorted(names[-2:]), ["sub", "sub/deeper"])
+        for path in ("sub", "sub/deeper"):
+            os.chmod(folder / path, 0o755)
+            os.chmod(back / path, 0o755)
+
     def test_what_makes_no_sense(self):
         self.write("run1/data")
         self.varve("save", self.work / "run1", "--job", "run", "--step", "1")

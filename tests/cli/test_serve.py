@@ -58,10 +58,12 @@ class EverythingWorks(ServeTest):
             server = self.start("serve", "--listen", self.socket, "--dir", self.folder, "--metrics", self.work / "s.prom",
                                 "--log", form)
             self.servers.append(server)
-            lines = [server.stderr.readline().decode() for _ in range(2)]
+            is_new = form == "json"  # the first of them makes the store
+            lines = [server.stderr.readline().decode() for _ in range(3 if is_new else 2)]
             if form == "json":
                 told = [json.loads(line) for line in lines]
-                self.assertEqual([(one["level"], one["event"]) for one in told], [("info", "serving"), ("info", "metrics")])
+                self.assertEqual([(one["level"], one["event"]) for one in told],
+                                 [("info", "serving"), ("info", "made"), ("info", "metrics")])
                 self.assertEqual((told[0]["address"], told[0]["store"]), (self.socket, str(self.folder)))
                 self.assertIn("time", told[0])
             else:

@@ -70,9 +70,8 @@ Hdf5Object integer_type(const ElementType& type) {
 }
 
 Hdf5Object opaque_type(const ElementType& type) {
-  Hdf5Object made(H5Tcreate(H5T_OPAQUE, type.bytes), H5Tclose);
-  H5Tset_tag(made.id(), "bytes");
-  return made;
+  // Without a tag, as HDF5 converts to a type of the same tag alone, and who reads the file has none.
+  return Hdf5Object(H5Tcreate(H5T_OPAQUE, type.bytes), H5Tclose);
 }
 
 /// As it lies in the file, so that nothing is converted.

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <tuple>
+#include <utility>
 
 #include "backend/folder_backend.h"
 #include "cli/command.h"
@@ -85,10 +87,11 @@ class ServeCommand final : public Command {
     // Refused clients, and sets of several nodes.
     if (session.is_verbose()) options.log = [&session](const std::string& line) { session.log(line); };
     std::unique_ptr<StorePlace> bucket;
+    bool is_new = false;
     if (!in_bucket) {
-      VARVE_TRY(make_store());
+      VARVE_ASSIGN(is_new, make_store());
     } else {
-      VARVE_ASSIGN(bucket, open_bucket(place));
+      VARVE_ASSIGN(std::tie(bucket, is_new), open_bucket(place));
       options.backend = &bucket->backend();
     }
     note_interrupts();
@@ -96,6 +99,8 @@ class ServeCommand final : public Command {
     const std::string address = server->address().to_string();
     session.announce(fmt::format("serving {} at {}", quote_name(place), address),
                      {{"event", "serving"}, {"store", place}, {"address", address}});
+    // Where a disk is not mounted, its folder is empty.
+    if (is_new) session.announce("there was no store: made a new one", {{"event", "made"}, {"store", place}});
     VARVE_TRY(session.finish_printing());
     if (server->connections_max() < connections_)
       session.warn(
@@ -188,23 +193,27 @@ class ServeCommand final : public Command {
     return ExitCode::success;
   }
 
-  /// A store is made there if there is nothing.
-  Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& bucket) const {
+  /// A store is made there if there is nothing; whether it was.
+  Result<std::pair<std::unique_ptr<StorePlace>, bool>> open_bucket(const std::string& bucket) const {
     if (place_)
       return Status::unsupported("a store in a bucket cannot be one of several places of a store", bucket,
                                  "leave --place away");
     VARVE_ASSIGN(std::unique_ptr<StorePlace> place, open_location(bucket, {.reach = {{}, s3_endpoint_}}));
+    bool is_new = false;
     Status there = open_store(*place).status();
     if (there.code() == StatusCode::not_found) {
       const Status made = create_store(*place);
       if (!made.ok() && made.code() != StatusCode::already_exists) return made;
+      is_new = made.ok();
       there = open_store(*place).status();
     }
     VARVE_TRY(there);
-    return place;
+    return std::pair(std::move(place), is_new);
   }
 
-  Status make_store() const {
+  /// The same in a folder.
+  Result<bool> make_store() const {
+    bool is_new = false;
     FileSystem& fs = posix_file_system();
     const Result<std::vector<DirectoryEntry>> entries = fs.list(folder_);
     const bool missing = entries.status().code() == StatusCode::not_found;
@@ -214,13 +223,15 @@ class ServeCommand final : public Command {
       return Status::from_errno(errno, "create the folder", folder_);
     FolderBackend folder(fs, folder_);
     VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(folder));
-    if (place_ || member) return {};
+    if (place_ || member) return false;
     if (missing || entries->empty()) {
       const Status made = Store::create(fs, folder_);
       // Made by somebody else just now.
       if (!made.ok() && made.code() != StatusCode::already_exists) return made;
+      is_new = made.ok();
     }
-    return Store::open(fs, folder_).status();
+    VARVE_TRY(Store::open(fs, folder_).status());
+    return is_new;
   }
 
   std::string listen_, store_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_,

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "cli/process.h"
 #include "core/loaded_library.h"
@@ -74,10 +76,33 @@ class TarWriter {
 
   Status add(const Leaf& leaf, const TreeFile& file) {
     VARVE_TRY(check_place(file));
+    if (file.type != FileType::directory) return add_entry(leaf, file);
+    // It may not be writable, and gets another time with each of its files, which may be in other groups: so it comes
+    // when they are there.
+    last_.push_back(file);
+    return {};
+  }
+
+  Status end() {
+    std::sort(last_.begin(), last_.end(),
+              [](const TreeFile& a, const TreeFile& b) { return a.path > b.path; });  // the deepest first
+    for (const TreeFile& folder : last_) VARVE_TRY(add_entry({}, folder));
+    VARVE_TRY(check(library_.write_close(archive_.get())));
+    ended_ = true;
+    return {};
+  }
+
+  /// An archive that was not ended stays without an end: else libarchive would fill up what is missing with zeros.
+  ~TarWriter() {
+    if (!ended_ && archive_ != nullptr) library_.write_fail(archive_.get());
+  }
+
+ private:
+  Status add_entry(const Leaf& leaf, const TreeFile& file) {
     archive_entry* const entry = library_.entry_clear(entry_.get());
     library_.entry_set_pathname(entry, file.path.c_str());
     library_.entry_set_perm(entry, mode_for_anyone(file.mode));
-    library_.entry_set_mtime(entry, static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns));
+    set_time(entry, file);
     library_.entry_set_size(entry, 0);
     switch (file.type) {
       case FileType::directory: library_.entry_set_filetype(entry, AE_IFDIR); break;
@@ -94,18 +119,17 @@ class TarWriter {
     return file.type == FileType::regular ? add_contents(leaf, file) : Status();
   }
 
-  Status end() {
-    VARVE_TRY(check(library_.write_close(archive_.get())));
-    ended_ = true;
-    return {};
+  /// Before 1970, libarchive writes whole seconds and the fraction that is added to them one behind the other, and
+  /// readers subtract it. In the last second before, there is no sign to tell them by, and the fraction is left out.
+  void set_time(archive_entry* entry, const TreeFile& file) const {
+    int64_t seconds = file.modified_s, nanoseconds = file.modified_ns;
+    if (seconds < 0 && nanoseconds > 0) {
+      nanoseconds = seconds < -1 ? 1'000'000'000 - nanoseconds : 0;
+      seconds += seconds < -1 ? 1 : 0;
+    }
+    library_.entry_set_mtime(entry, static_cast<time_t>(seconds), static_cast<long>(nanoseconds));
   }
 
-  /// An archive that was not ended stays without an end: else libarchive would fill up what is missing with zeros.
-  ~TarWriter() {
-    if (!ended_ && archive_ != nullptr) library_.write_fail(archive_.get());
-  }
-
- private:
   /// Whoever unpacks it is not led out of his folder, whatever the set says.
   Status check_place(const TreeFile& file) {
     if (!path_is_safe(file.path)) return Status::corrupt("a path in the set leads elsewhere", file.path);
@@ -154,6 +178,7 @@ class TarWriter {
   const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry_;
   ByteVector window_;
   std::set<std::string> paths_, folders_, links_;  ///< that are in it; folders are what files lie in
+  std::vector<TreeFile> last_;                     ///< folders
   bool ended_ = false;
 };
 }  // namespace
