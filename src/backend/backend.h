@@ -69,9 +69,20 @@ class Records {
   /// Removes a record that still says this; OK if it says something else by now, or is gone. Who changes it at the same
   /// time may be told that it is gone, though it is not.
   virtual Status remove_unchanged(const std::string& name, ByteSpan contents) = 0;
+  /// Removes what HeldRecord::become() has made, if it is this still; false: another has its name by now. That stays:
+  /// it may be hidden for a moment, as PutAside, and if this is stopped then, or fails, until unhide().
+  virtual Result<bool> remove_committed(const std::string& name, ByteSpan contents) = 0;
+  /// Gives the objects of a folder their names back that removals which were stopped have hidden, but for those that
+  /// were to go; `finish`: these go now. OK if there is no such folder.
+  virtual Status unhide(const std::string& folder, bool finish) = 0;
+  /// Removes what is hidden and had this name, whatever it is.
+  virtual Status remove_hidden(const std::string& name) = 0;
   /// If above 0: HeldRecord::become() is two steps here, and may still take effect when somebody else has removed the
   /// record, but not later than this after the last sign of life.
   virtual double late_commit_seconds() const { return 0; }
+  /// Whether `name`, of which nobody knows whether it was made, is there with these contents, and nothing that was
+  /// begun before takes it away: not_found if not; busy if that cannot be told now.
+  virtual Status confirm(const std::string& name, ByteSpan contents) = 0;
   /// What a record would be stamped with now, in nanoseconds.
   virtual Result<int64_t> now() = 0;
 };

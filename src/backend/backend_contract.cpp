@@ -149,6 +149,13 @@ TEST_P(EveryBackend, ReadsRecordsOfALimitedSize) {
   EXPECT_EQ(backend_.read_record(name("b"), 4).status().code(), StatusCode::not_found);
 }
 
+Status EveryBackend::commit(const std::string& object, std::string_view contents) {
+  for (const char* folder : {"writers", "sets"}) VARVE_TRY(backend_.make_folder(name(folder)));
+  VARVE_ASSIGN(const auto held, records_.hold(name("writers/of-" + std::to_string(++commits_)), {}));
+  VARVE_TRY(held->rewrite(as_bytes(contents)));
+  return held->become(object, IfExists::replace);
+}
+
 TEST_P(EveryBackend, RewritesARecordThatItsMakerHolds) {
   ASSERT_TRUE(backend_.make_folder(name("writers")).ok());
   {
@@ -225,6 +232,41 @@ TEST_P(EveryBackend, RemovesARecordOnlyAsItWasSeen) {
   EXPECT_TRUE(records_.remove_unchanged(name("runs/a"), as_bytes("new")).ok());
   EXPECT_TRUE(names("runs").empty());
   EXPECT_TRUE(records_.remove_unchanged(name("runs/a"), as_bytes("new")).ok()) << "gone already";
+}
+
+TEST_P(EveryBackend, RemovesWhatWasCommittedOnlyAsItWasSeen) {
+  const std::string set = name("sets/job/7.set");
+  EXPECT_TRUE(records_.remove_committed(set, as_bytes("old")).value()) << "there is none";
+  ASSERT_TRUE(commit(set, "new").ok());
+  EXPECT_FALSE(records_.remove_committed(set, as_bytes("old")).value());
+  EXPECT_EQ(read("sets/job/7.set"), "new");
+  EXPECT_TRUE(records_.remove_committed(set, as_bytes("new")).value());
+  EXPECT_TRUE(records_.remove_committed(set, as_bytes("new")).value()) << "gone already";
+  for (const bool finish : {false, true}) {
+    EXPECT_TRUE(records_.unhide(name("sets/job"), finish).ok());
+    EXPECT_TRUE(records_.unhide(name("sets/nobody"), finish).ok());
+  }
+  EXPECT_TRUE(records_.remove_hidden(set).ok());
+  EXPECT_TRUE(names("sets/job").empty());
+}
+
+TEST_P(EveryBackend, RemovesNothingThatIsCommittedInItsPlaceMeanwhile) {
+  const std::string set = name("sets/job/7.set");
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(commit(set, "old").ok());
+    Status committed;
+    {
+      const std::jthread remover([&] { (void)records_.remove_committed(set, as_bytes("old")); });
+      committed = commit(set, "new");
+    }
+    // In a bucket it may be taken away at once, and its maker is told.
+    const bool may_be_told = records_.late_commit_seconds() > 0 &&
+                             (committed.code() == StatusCode::busy || committed.code() == StatusCode::not_found);
+    ASSERT_TRUE(committed.ok() || may_be_told) << committed.to_string();
+    if (committed.ok()) {
+      EXPECT_EQ(read("sets/job/7.set"), "new");
+    }
+  }
 }
 
 TEST_P(EveryBackend, StampsRecordsByItsOwnClock) {

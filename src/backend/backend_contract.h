@@ -32,10 +32,13 @@ class EveryBackend : public testing::TestWithParam<BackendKind> {
   Status put(const std::string& of, ByteSpan contents);
   std::string read(const std::string& of);
   std::vector<std::string> names(const std::string& folder);
+  /// Makes a record, and commits it in the place of whatever has the name.
+  Status commit(const std::string& object, std::string_view contents);
 
   std::unique_ptr<BackendSubject> subject_ = GetParam().make();
   Backend& backend_ = *subject_->backend;
   Records& records_ = backend_.records();
+  int commits_ = 0;
 };
 
 }  // namespace varve

@@ -1,7 +1,13 @@
 #include "backend/folder_backend.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "backend/put_aside.h"
 #include "core/buffer.h"
 #include "core/unique_id.h"
+#include "format/set_record.h"
 
 namespace varve {
 
@@ -174,6 +180,97 @@ Status FolderRecords::remove_unchanged(const std::string& name, ByteSpan content
   // Somebody has made it anew meanwhile, and it goes back. Should its maker miss it just now, that makes it anew.
   if (text.ok() && as_text(*text) != as_text(contents) && fs_.rename_no_replace(aside, name).ok()) return {};
   return folder_.remove_if_there(aside);  // a prune may have taken it for a leftover: it is as old as the record was
+}
+
+Result<bool> FolderRecords::remove_committed(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string aside, PutAside::path_for(name, contents));
+  const Status moved = fs_.rename(name, aside);
+  if (!moved.ok()) {
+    const Status is_aside = fs_.stat(aside).status();
+    if (moved.code() != StatusCode::not_found) {
+      if (is_aside.ok()) put_back(aside, name).ignore("the first failure is the one to report");
+      return moved;
+    }
+    // Unless it was done, by a file system that was asked again as its answer was lost, there is none.
+    if (is_aside.code() == StatusCode::not_found) return true;
+    VARVE_TRY(is_aside);
+  }
+  const Result<ByteVector> there = read_file(fs_, aside, kSetRecordBytesMax);
+  Status failure = there.status();
+  if (there.ok() && as_text(*there) == as_text(contents)) {
+    failure = folder_.remove_if_there(aside);
+    if (failure.ok()) return true;
+    // A server says so whose store is in a bucket, where it is another by now.
+    if (failure.code() == StatusCode::busy) failure = {};
+  }
+  if (failure.code() == StatusCode::not_found) {
+    // Somebody who looked for what is left of removals has given it its name back, or brought it to its end.
+    const Status now = fs_.stat(name).status();
+    if (now.code() == StatusCode::not_found) return true;
+    VARVE_TRY(now);
+    return false;
+  }
+  const Status back = put_back(aside, name);
+  VARVE_TRY(failure);
+  VARVE_TRY(back);
+  return false;
+}
+
+Status FolderRecords::put_back(const std::string& aside, const std::string& name) {
+  const Status back = fs_.rename_no_replace(aside, name);
+  if (back.code() == StatusCode::not_found) return {};
+  if (back.code() == StatusCode::already_exists) return folder_.remove_if_there(aside);
+  VARVE_TRY(back.with_hint("a prune of the store gives it its name back"));
+  return folder_.settle(parent_path(name));
+}
+
+Status FolderRecords::unhide(const std::string& folder, bool finish) {
+  const auto entries = fs_.list(folder);
+  if (entries.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(entries.status());
+  struct Hidden {
+    int64_t made_ns;
+    std::string path;
+    PutAside aside;
+  };
+  std::vector<Hidden> hidden;
+  for (const DirectoryEntry& entry : *entries) {
+    const std::string path = join_path(folder, entry.name);
+    std::optional<PutAside> aside = PutAside::parse(path);
+    if (!aside) continue;
+    const Result<FileStatus> status = fs_.stat(path);
+    if (status.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(status.status());
+    hidden.push_back({status->modified_ns, path, *std::move(aside)});
+  }
+  // The newest first, if there should be two that had the same name.
+  std::sort(hidden.begin(), hidden.end(), [](const Hidden& a, const Hidden& b) { return a.made_ns > b.made_ns; });
+  for (const Hidden& one : hidden) {
+    const Result<ByteVector> contents = read_file(fs_, one.path, kSetRecordBytesMax);
+    if (contents.status().code() == StatusCode::not_found) continue;
+    const bool goes = contents.ok() && one.aside.is_to_go(*contents);
+    if (!goes) VARVE_TRY(put_back(one.path, one.aside.name));
+    if (goes && finish) VARVE_TRY(folder_.remove_if_there(one.path));
+  }
+  return {};
+}
+
+Status FolderRecords::remove_hidden(const std::string& name) {
+  const std::string folder = parent_path(name);
+  const auto entries = fs_.list(folder);
+  if (entries.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(entries.status());
+  for (const DirectoryEntry& entry : *entries) {
+    const std::string path = join_path(folder, entry.name);
+    const std::optional<PutAside> aside = PutAside::parse(path);
+    if (aside && aside->name == name) VARVE_TRY(folder_.remove_if_there(path));
+  }
+  return {};
+}
+
+Status FolderRecords::confirm(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const ByteVector there, read_file(fs_, name, kSetRecordBytesMax));
+  return as_text(there) == as_text(contents) ? Status() : Status::not_found("it is another one", name);
 }
 
 Result<int64_t> FolderRecords::now() {

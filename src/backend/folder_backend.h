@@ -22,9 +22,16 @@ class FolderRecords final : public Records {
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
   Status touch(const std::string& name) override { return fs_.touch(name); }
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;
+  Result<bool> remove_committed(const std::string& name, ByteSpan contents) override;
+  Status unhide(const std::string& folder, bool finish) override;
+  Status remove_hidden(const std::string& name) override;
+  Status confirm(const std::string& name, ByteSpan contents) override;
   Result<int64_t> now() override;
 
  private:
+  /// Gives what was put aside its name back, if it is there; or removes it, if a newer one has that by now.
+  Status put_back(const std::string& aside, const std::string& name);
+
   Backend& folder_;
   FileSystem& fs_;
 };

@@ -252,7 +252,13 @@ std::string S3Records::notes_of(const std::string& key) const {
   return names_.prefix() + std::string(kRemoving) + key.substr(names_.prefix().size()) + ".";
 }
 
-Status S3Records::remove_noted(const std::string& name) {
+Status S3Records::remove_noted(const std::string& name) { return remove_if(name, std::nullopt).status(); }
+
+Result<bool> S3Records::remove_committed(const std::string& name, ByteSpan contents) {
+  return remove_if(name, contents);
+}
+
+Result<bool> S3Records::remove_if(const std::string& name, std::optional<ByteSpan> contents) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   // Of a name that is never used again, so that it does not matter when it is removed.
@@ -262,9 +268,21 @@ Status S3Records::remove_noted(const std::string& name) {
   const Status noted = client_.put(note, as_bytes("removal\n"), S3Condition::if_absent()).status();
   // Where there is no room for it, removals have to make some.
   if (noted.code() != StatusCode::no_space) VARVE_TRY(noted);
+  const auto take_note_away = [&] { client_.remove(note).ignore("it says nothing more in a while"); };
+  if (contents) {
+    // Nobody relies on anything that takes its place from here on, until the note is gone.
+    const Result<S3Contents> there = client_.read_all(key, kBucketRecordBytesMax);
+    if (!there.ok() || as_text(there->bytes) != as_text(*contents)) {
+      take_note_away();
+      if (there.ok()) return false;
+      if (there.status().code() != StatusCode::not_found) return there.status();
+      return true;
+    }
+  }
   const S3Outcome removed = client_.remove_as_of(key, signed_at);
-  if (removed.status.ok() && !removed.repeated) client_.remove(note).ignore("it says nothing more in a while");
-  return removed.status;
+  if (removed.status.ok() && !removed.repeated) take_note_away();
+  VARVE_TRY(removed.status);
+  return true;
 }
 
 Result<bool> S3Records::is_being_removed(const std::string& key) {
@@ -303,13 +321,22 @@ Result<bool> S3Records::outlast_removals(const std::string& name, const std::str
 /// known. not_found: it was taken away.
 Status S3Records::check_stays(const std::string& name, const std::string& key, ByteSpan contents) {
   VARVE_ASSIGN(const bool may_be_gone, outlast_removals(name, key));
-  if (!may_be_gone) return {};
+  return may_be_gone ? check_says(name, key, contents) : Status();
+}
+
+Status S3Records::check_says(const std::string& name, const std::string& key, ByteSpan contents) {
   const Result<S3Contents> there = client_.read_all(key, kBucketRecordBytesMax);
   if (there.ok() && as_text(there->bytes) == as_text(contents)) return {};
   if (there.ok() || there.status().code() == StatusCode::not_found)
     return Status::not_found("it was removed as soon as it was there", name);
   return Status::busy("nobody knows whether it is there: " + there.status().to_string(), name,
                       "do it again in 20 minutes");
+}
+
+Status S3Records::confirm(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  if (may_be_made_anew(name)) VARVE_TRY(outlast_removals(name, key).status());
+  return check_says(name, key, contents);
 }
 
 Result<int64_t> S3Records::now() {

@@ -47,6 +47,11 @@ class S3Records final : public Records {
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
   Status touch(const std::string& name) override;
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;
+  Result<bool> remove_committed(const std::string& name, ByteSpan contents) override;
+  // Nothing is put aside here.
+  Status unhide(const std::string&, bool) override { return {}; }
+  Status remove_hidden(const std::string&) override { return {}; }
+  Status confirm(const std::string& name, ByteSpan contents) override;
   double late_commit_seconds() const override { return 3600; }
   Result<int64_t> now() override;
 
@@ -80,6 +85,8 @@ class S3Records final : public Records {
   /// Those that are so no more.
   void forget_decided() VARVE_REQUIRES(mutex_);
   Status make(const std::string& name, ByteSpan contents, const S3Condition& condition);
+  /// Removes an object that may be made anew, if it says this; none: whatever it says. False: it says something else.
+  Result<bool> remove_if(const std::string& name, std::optional<ByteSpan> contents);
   /// What must be so for an object to be made, or to be replaced by another.
   Result<S3Condition> condition_of(const std::string& key, IfExists if_exists);
   std::string notes_of(const std::string& key) const;
@@ -88,6 +95,7 @@ class S3Records final : public Records {
   Result<bool> is_being_removed(const std::string& key);
   Result<bool> outlast_removals(const std::string& name, const std::string& key);
   Status check_stays(const std::string& name, const std::string& key, ByteSpan contents);
+  Status check_says(const std::string& name, const std::string& key, ByteSpan contents);
 
   S3Client& client_;
   const BucketNames& names_;

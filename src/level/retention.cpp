@@ -5,6 +5,7 @@
 
 #include "engine/transfer.h"
 #include "store/catalog.h"
+#include "store/commit.h"
 #include "store/prune.h"
 #include "store/remarks.h"
 #include "store/stored_copies.h"
@@ -57,8 +58,10 @@ Status Retention::apply(const Store& store, ProgressSink& progress) {
   const std::vector<uint64_t> leaving = sets_that_may_leave(sets, keep);
   if (!leaving.empty()) {
     VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(store).pinned());
-    for (const uint64_t step : leaving) {
-      if (!pinned.contains({rules_.job, step})) VARVE_TRY(drop(store, step));
+    for (const SetAtLevel& set : sets) {
+      const bool leaves = std::find(leaving.begin(), leaving.end(), set.step) != leaving.end();
+      if (!leaves || pinned.contains({rules_.job, set.step})) continue;
+      VARVE_TRY(drop(store, set.step, set.is_known ? std::optional(set.number) : std::nullopt));
     }
   }
   return dropped_count_ < kSetsPerPrune ? Status() : give_space_back(store, progress, 0);
@@ -96,10 +99,25 @@ std::optional<uint64_t> Retention::number_of(const Store& store, uint64_t step) 
   return record->number;
 }
 
-Status Retention::drop(const Store& store, uint64_t step) {
+Status Retention::drop(const Store& store, uint64_t step) { return drop(store, step, {}); }
+
+Status Retention::drop(const Store& store, uint64_t step, std::optional<uint64_t> number) {
   if (rules_.before_drop) VARVE_TRY(rules_.before_drop(step));
-  const Status removed = Catalog(store).remove({rules_.job, step});
-  if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+  const SetName name{rules_.job, step};
+  const Catalog catalog(store);
+  if (!number) {
+    const Status removed = catalog.remove(name);
+    if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+  } else {
+    VARVE_TRY(remove_used_parts(store, &name).status());
+    VARVE_ASSIGN(const Catalog::Removal removal, catalog.remove_if(name, [&](const SetRecord& now, const SetRemarks*) {
+      return now.number == *number;
+    }));
+    // A run has made it anew since it was judged, or somebody has pinned it.
+    const bool stays = removal == Catalog::Removal::is_another || removal == Catalog::Removal::is_pinned;
+    if (stays) numbers_.erase(step);
+    if (stays) return {};
+  }
   numbers_.erase(step);
   ++dropped_count_;
   return {};

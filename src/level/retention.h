@@ -78,6 +78,8 @@ class Retention {
 
  private:
   Result<std::vector<SetAtLevel>> look(const Store& store);
+  /// A set of that number alone, if one is given.
+  Status drop(const Store& store, uint64_t step, std::optional<uint64_t> number);
   /// None: it cannot be told now.
   std::optional<uint64_t> number_of(const Store& store, uint64_t step);
 

@@ -115,6 +115,9 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
     if (there.ok() && has_trees_of(*there, part_)) return std::optional(Set{*there, false});
     // Parts go when their set is complete: it was, and a newer one of this run has taken its place since.
     if (there.status().code() == StatusCode::not_found && has_newer_of_run()) return std::optional(Set{part_, false});
+    // Who was about to drop an older one of this step may have hidden it, and given it its name back by now.
+    const Result<SetRecord> again = Catalog(store_).read(own_.set);
+    if (again.ok() && has_trees_of(*again, part_)) return std::optional(Set{*again, false});
     return Status::not_found("the set was removed while it was being completed", own_.set.to_string());
   }
   return wait_for_others(*parts);

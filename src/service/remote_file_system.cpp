@@ -9,6 +9,7 @@
 #include <deque>
 #include <utility>
 
+#include "backend/put_aside.h"
 #include "core/posix_file_system.h"
 
 namespace varve {
@@ -396,7 +397,8 @@ class FolderSync {
 bool is_of_one_file(std::string_view served_path) {
   const bool is_put_aside = served_path.ends_with(".tmp") || served_path.ends_with(".stale");
   return served_path.starts_with("arenas/") || served_path.starts_with("writers/") ||
-         served_path.starts_with("index/") || (served_path.starts_with("runs/") && is_put_aside);
+         served_path.starts_with("index/") || (served_path.starts_with("runs/") && is_put_aside) ||
+         PutAside::parse(served_path);
 }
 
 /// The removal of a name that another file may get as soon as it is free: a server that was restarted does not know

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "backend/put_aside.h"
+#include "core/sync.h"
 #include "core/thread_pool.h"
 #include "store/commit.h"
 #include "store/remarks.h"
@@ -39,15 +41,28 @@ Result<std::vector<std::string>> Catalog::jobs() const {
   return names;
 }
 
+/// In the job's folder, with what was hidden there; empty if there is none.
+Result<std::vector<DirectoryEntry>> Catalog::entries_of(const std::string& job) const {
+  const auto list = [&]() -> Result<std::vector<DirectoryEntry>> {
+    Result<std::vector<DirectoryEntry>> entries = store_.backend().list(job_path(job));
+    if (entries.status().code() == StatusCode::not_found) return std::vector<DirectoryEntry>();
+    return entries;
+  };
+  Result<std::vector<DirectoryEntry>> entries = list();
+  VARVE_TRY(entries.status());
+  const bool any = std::any_of(entries->begin(), entries->end(),
+                               [](const DirectoryEntry& entry) { return PutAside::parse(entry.name).has_value(); });
+  if (!any) return entries;
+  // To who may not write here they are hidden until somebody has done it who may.
+  store_.backend().records().unhide(job_path(job), /*finish=*/false).ignore("they stay hidden");
+  return list();
+}
+
 Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
   VARVE_TRY(check_job_name(job));
-  Result<std::vector<DirectoryEntry>> entries = store_.backend().list(job_path(job));
-  if (!entries.ok()) {
-    if (entries.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
-    return entries.status();
-  }
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, entries_of(job));
   std::vector<uint64_t> steps;
-  for (const DirectoryEntry& entry : *entries) {
+  for (const DirectoryEntry& entry : entries) {
     const std::optional<uint64_t> step = entry.is_directory ? std::nullopt : step_of_record(entry.name);
     if (step) steps.push_back(*step);
   }
@@ -57,7 +72,13 @@ Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
 
 Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) const {
   VARVE_TRY(check_job_name(job));
-  const auto records = store_.backend().list_with_status(job_path(job));
+  const auto list = [&] { return store_.backend().list_with_status(job_path(job)); };
+  auto records = list();
+  const auto is_aside = [](const auto& record) { return PutAside::parse(record.first).has_value(); };
+  if (records.ok() && std::any_of(records->begin(), records->end(), is_aside)) {
+    store_.backend().records().unhide(job_path(job), /*finish=*/false).ignore("they stay hidden");
+    records = list();
+  }
   if (records.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
   VARVE_TRY(records.status());
   std::vector<std::pair<int64_t, uint64_t>> aged;
@@ -97,24 +118,38 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
 }
 
 Result<std::vector<SetName>> Catalog::sets() const {
+  VARVE_ASSIGN(Listed listed, list());
+  if (listed.aside.empty()) return std::move(listed.sets);
+  for (const std::string& path : listed.aside)
+    store_.backend().records().unhide(parent_path(path), /*finish=*/false).ignore("they stay hidden");
+  VARVE_ASSIGN(listed, list());
+  return std::move(listed.sets);
+}
+
+Result<Catalog::Listed> Catalog::list() const {
   VARVE_ASSIGN(const std::vector<std::string> records, store_.backend().list_in_folders(store_.sets_path()));
-  std::vector<SetName> names;
+  Listed listed;
   for (const std::string& record : records) {
     const std::string job = parent_path(record);
-    const std::optional<uint64_t> step = step_of_record(base_name(record));
-    if (step && check_job_name(job).ok()) names.push_back({job, *step});
+    if (!check_job_name(job).ok()) continue;
+    if (const std::optional<uint64_t> step = step_of_record(base_name(record))) listed.sets.push_back({job, *step});
+    if (PutAside::parse(record)) listed.aside.push_back(join_path(store_.sets_path(), record));
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  std::sort(listed.sets.begin(), listed.sets.end());
+  return listed;
 }
 
 Result<SetRecord> Catalog::read(const SetName& name) const {
-  const std::string path = record_path(name);
-  Result<ByteVector> raw = store_.backend().read_record(path, kSetRecordBytesMax);
+  const Result<ByteVector> raw = store_.backend().read_record(record_path(name), kSetRecordBytesMax);
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? no_such_set(name) : raw.status();
   }
-  Result<SetRecord> record = decode_set_record(*raw, store_.score());
+  return decode(name, *raw);
+}
+
+Result<SetRecord> Catalog::decode(const SetName& name, ByteSpan raw) const {
+  const std::string path = record_path(name);
+  Result<SetRecord> record = decode_set_record(raw, store_.score());
   if (!record.ok()) {
     return record.status().with_subject(path).with_hint({Remedy::drop_set, name.to_string()});
   }
@@ -164,6 +199,10 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
     SetName name{job, *step};
     VARVE_TRY(check_job_name(name.job));
     VARVE_ASSIGN(std::optional<SetName> there, find(name));
+    if (!there) {
+      VARVE_TRY(steps(name.job).status());  // which brings back what is hidden
+      VARVE_ASSIGN(there, find(name));
+    }
     if (there) return *std::move(there);
     return no_such_set(name);
   }
@@ -203,13 +242,21 @@ Status Catalog::remove(const SetName& name) const {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
-  return remove_without_parts(name);
-}
-
-Status Catalog::remove_without_parts(const SetName& name) const {
   std::vector<SetName> removed;
   VARVE_TRY(remove_all({&name, 1}, removed));
   return removed.empty() ? no_such_set(name) : Status();
+}
+
+Result<Catalog::Removal> Catalog::remove_if(const SetName& name, const StillGoes& goes) const {
+  VARVE_TRY(check_job_name(name.job));
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
+  VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
+  const auto said = remarks.find(name);
+  VARVE_ASSIGN(const Removal removal, remove_record(name, said == remarks.end() ? nullptr : &said->second, goes));
+  if (removal != Removal::removed) return removal;
+  std::vector<SetName> removed;
+  VARVE_TRY(forget_gone(remarks, {&name, 1}, removed));
+  return removal;
 }
 
 Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>& removed, const StillGoes& goes) const {
@@ -221,26 +268,29 @@ Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>&
     if (!goes && said != remarks.end() && said->second.pinned)
       return Status(StatusCode::permission_denied, "the set is pinned", name.to_string(), "unpin it first");
   }
-  std::vector<char> gone(names.size());
-  Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
-    if (goes) {
-      const auto said = remarks.find(names[i]);
-      if (said != remarks.end() && said->second.pinned) return {};
-      VARVE_ASSIGN(const bool still, goes(names[i], said == remarks.end() ? nullptr : &said->second));
-      if (!still) return {};
-    }
-    const Status status = store_.backend().remove(record_path(names[i]));
-    if (status.code() == StatusCode::not_found) return {};
-    VARVE_TRY(status);
-    gone[i] = 1;
+  Mutex mutex;
+  std::vector<SetName> gone;
+  const Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
+    const auto said = remarks.find(names[i]);
+    VARVE_ASSIGN(const Removal removal, remove_record(names[i], said == remarks.end() ? nullptr : &said->second, goes));
+    const MutexLock lock(mutex);
+    if (removal == Removal::removed) gone.push_back(names[i]);
     return {};
   });
+  std::sort(gone.begin(), gone.end());
+  const Status forgotten = forget_gone(remarks, gone, removed);
+  return failure.ok() ? forgotten : failure;
+}
+
+/// What is left to do for sets that were removed; those that are gone for good are added to `removed`.
+Status Catalog::forget_gone(const std::map<SetName, SetRemarks>& remarks, std::span<const SetName> gone,
+                            std::vector<SetName>& removed) const {
+  Status failure;
   std::map<std::string, std::vector<SetName>> gone_of;
   std::set<SetName> remarked_gone;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (gone[i] == 0) continue;
-    gone_of[names[i].job].push_back(names[i]);
-    if (remarks.contains(names[i])) remarked_gone.insert(names[i]);
+  for (const SetName& name : gone) {
+    gone_of[name.job].push_back(name);
+    if (remarks.contains(name)) remarked_gone.insert(name);
   }
   for (auto& [job, sets] : gone_of) {
     const Status settled = settle_after_removal(job);
@@ -252,6 +302,34 @@ Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>&
     if (failure.ok()) failure = forgotten;
   }
   return failure;
+}
+
+/// Without `goes`: whatever it is.
+Result<Catalog::Removal> Catalog::remove_record(const SetName& name, const SetRemarks* said,
+                                                const StillGoes& goes) const {
+  Backend& backend = store_.backend();
+  const std::string path = record_path(name);
+  if (!goes) {
+    // Else it would come back in its place.
+    VARVE_TRY(backend.records().remove_hidden(path));
+    const Status removed = backend.remove(path);
+    if (removed.code() == StatusCode::not_found) return Removal::was_gone;
+    VARVE_TRY(removed);
+    return Removal::removed;
+  }
+  if (said != nullptr && said->pinned) return Removal::is_pinned;
+  const Result<ByteVector> raw = backend.read_record(path, kSetRecordBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return Removal::was_gone;
+  VARVE_TRY(raw.status());
+  VARVE_ASSIGN(const SetRecord record, decode(name, *raw));
+  if (!goes(record, said)) return Removal::is_another;
+  VARVE_ASSIGN(const bool is_gone, backend.records().remove_committed(path, *raw));
+  return is_gone ? Removal::removed : Removal::is_another;
+}
+
+Status Catalog::unhide(const std::string& job) const {
+  VARVE_TRY(check_job_name(job));
+  return store_.backend().records().unhide(job_path(job), /*finish=*/true);
 }
 
 Status Catalog::settle_after_removal(const std::string& job) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,16 +49,28 @@ class Catalog {
   /// Makes durable which sets of `job` are there: for who relies on one that he has not committed himself, and whose
   /// saver may not have come to it. He has a PowerWatch from before he saw it.
   Status make_durable(const std::string& job) const;
-  /// Makes a set invisible. Its space comes back with the next prune.
+  /// Makes a set invisible, whatever it is. Its space comes back with the next prune.
   Status remove(const SetName& name) const;
-  /// The same for one of which no part is left (remove_used_parts()).
-  Status remove_without_parts(const SetName& name) const;
+  /// Whether a set is to go, as it is right before, with what is said of it, if anything. Another one that somebody has
+  /// committed under its name meanwhile, however late, stays.
+  using StillGoes = std::function<bool(const SetRecord& record, const SetRemarks* said)>;
+  enum class Removal : uint8_t { removed, was_gone, is_another, is_pinned };
+  /// The same for one of which no part is left (remove_used_parts()), if it still goes.
+  Result<Removal> remove_if(const SetName& name, const StillGoes& goes) const;
   /// The same for many, at the cost of few; those that are not there are left out. What has gone for good is added to
-  /// `removed`, also by a call that fails. `goes` is asked of each right before, with what is said of it, if anything;
-  /// by several threads; what is pinned stays then. None: all go, and one that is pinned has all stay
-  /// (permission_denied).
-  using StillGoes = std::function<Result<bool>(const SetName& name, const SetRemarks* said)>;
+  /// `removed`, also by a call that fails. `goes` is asked by several threads; what is pinned stays then. None: all go,
+  /// and one that is pinned has all stay (permission_denied).
   Status remove_all(std::span<const SetName> names, std::vector<SetName>& removed, const StillGoes& goes = {}) const;
+  /// Makes sets visible again that removals which were stopped have hidden, though they were not to go; and brings to
+  /// their end those that were.
+  Status unhide(const std::string& job) const;
+
+  /// What a look at all jobs' folders shows.
+  struct Listed {
+    std::vector<SetName> sets{};       ///< by job and step
+    std::vector<std::string> aside{};  ///< records that somebody removes, or has hidden (Records::remove_committed())
+  };
+  Result<Listed> list() const;
 
   std::string job_path(const std::string& job) const { return join_path(store_.sets_path(), job); }
   std::string record_path(const SetName& name) const {
@@ -65,7 +78,12 @@ class Catalog {
   }
 
  private:
+  Result<SetRecord> decode(const SetName& name, ByteSpan raw) const;
   Result<SetName> resolve_tag(const std::string& job, std::string_view tag) const;
+  Result<Removal> remove_record(const SetName& name, const SetRemarks* said, const StillGoes& goes) const;
+  Status forget_gone(const std::map<SetName, SetRemarks>& remarks, std::span<const SetName> gone,
+                     std::vector<SetName>& removed) const;
+  Result<std::vector<DirectoryEntry>> entries_of(const std::string& job) const;
   Status settle_after_removal(const std::string& job) const;
 
   const Store& store_;

@@ -1,6 +1,7 @@
 #include "store/needs.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "core/sync.h"
@@ -14,6 +15,9 @@ namespace varve {
 namespace {
 /// How many ranges are added before they are joined again.
 constexpr size_t kLooseRangesMax = 256;
+/// How often the catalog may name nothing but sets that are not there when they are come to, and how long to wait.
+constexpr uint64_t kAbsentListsMax = 100;
+constexpr std::chrono::milliseconds kAbsentPause(5);
 }  // namespace
 
 double frame_bytes(const FrameEntry& entry) {
@@ -173,13 +177,14 @@ Status mark_leases(const Store& store, GatheredNeeds& gathered) {
   return {};
 }
 
-/// What a set needs, if it is there. One that is dropped or replaced while its trees are read may have lost some.
-Status mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered) {
+/// What a set needs; false if it is not there. One that is dropped or replaced while its trees are read may have lost
+/// some.
+Result<bool> mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered) {
   const Catalog catalog(store);
   Result<SetRecord> record = catalog.read(name);
   while (record.status().code() != StatusCode::not_found) {
     const Status marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
-    if (marked.ok()) return {};
+    if (marked.ok()) return true;
     const Result<SetRecord> now = catalog.read(name);
     const bool other = now.status().code() == StatusCode::not_found ||
                        (record.ok() && now.ok() &&
@@ -189,7 +194,18 @@ Status mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered
     }
     record = now;
   }
-  return {};
+  return false;
+}
+
+/// The same of a record that somebody is removing, if it turns out to be the one: else it comes back.
+Result<bool> mark_aside(const Store& store, const std::string& path, GatheredNeeds& gathered) {
+  const Result<ByteVector> raw = store.backend().read_record(path, kSetRecordBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return false;
+  const Result<SetRecord> record = raw.ok() ? decode_set_record(*raw, store.score()) : Result<SetRecord>(raw.status());
+  const Status marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
+  if (marked.ok()) return true;
+  if (store.backend().status(path).status().code() == StatusCode::not_found) return false;
+  return unknown(marked, path, "run it again");
 }
 
 /// What pinned sets need that are not seen as sets: somebody drops one that is being pinned, or has dropped it. `done`:
@@ -215,17 +231,45 @@ Status mark_pins(const Store& store, GatheredNeeds& gathered, int lists, std::se
   return {};
 }
 
+/// The sets, and the records that were put aside, of which it is known what they need.
+struct MarkedSets {
+  std::set<SetName> sets{};
+  std::set<std::string> aside{};
+  size_t size() const { return sets.size() + aside.size(); }
+};
+
 /// Who renames a job moves its sets to names that a list may have passed before it comes to the old ones, and finds
-/// them gone: so it lists again until there is nothing new. `done`: those that were gone through.
-Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain, std::set<SetName>& done) {
+/// them gone, and so does who removes one that turns out to be another: so it lists again until there is nothing new.
+Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain, MarkedSets& done) {
+  const size_t at_once = store.backend().operations_at_once();
+  uint64_t absent_lists = 0;
   for (uint64_t lists = 0;; ++lists) {
-    VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
-    std::erase_if(sets, [&](const SetName& name) { return done.contains(name); });
-    if (sets.empty() && lists > 0) return {};
-    VARVE_TRY(parallel_for(sets.size(), store.backend().operations_at_once(),
-                           [&](size_t i) { return mark_set(store, sets[i], gathered); }));
+    VARVE_ASSIGN(Catalog::Listed listed, Catalog(store).list());
+    std::erase_if(listed.sets, [&](const SetName& name) { return done.sets.contains(name); });
+    std::erase_if(listed.aside, [&](const std::string& path) { return done.aside.contains(path); });
+    const size_t sets = listed.sets.size(), all = sets + listed.aside.size();
+    if (all == 0 && lists > 0) return {};
+    std::vector<char> is_marked(all);
+    VARVE_TRY(parallel_for(all, at_once, [&](size_t i) -> Status {
+      VARVE_ASSIGN(const bool was_there, i < sets ? mark_set(store, listed.sets[i], gathered)
+                                                  : mark_aside(store, listed.aside[i - sets], gathered));
+      is_marked[i] = was_there ? 1 : 0;
+      return {};
+    }));
     if (!certain) return {};
-    done.insert(sets.begin(), sets.end());
+    // What was not there may come back.
+    const bool any = std::any_of(is_marked.begin(), is_marked.end(), [](char marked) { return marked != 0; });
+    absent_lists = any || all == 0 ? 0 : absent_lists + 1;
+    if (absent_lists > kAbsentListsMax)
+      return Status::io_error("the catalog names a set that is not there",
+                              sets > 0 ? listed.sets[0].to_string() : listed.aside[0], "remove its file");
+    if (absent_lists > 0) sleep_for(kAbsentPause);
+    for (size_t i = 0; i < sets; ++i) {
+      if (is_marked[i] != 0) done.sets.insert(std::move(listed.sets[i]));
+    }
+    for (size_t i = sets; i < all; ++i) {
+      if (is_marked[i] != 0) done.aside.insert(std::move(listed.aside[i - sets]));
+    }
   }
 }
 }  // namespace
@@ -249,7 +293,7 @@ Result<Needs> needs_of_sets(const Store& store, bool certain, const ProgressSink
   // looks whether it is a set when he has said so.
   std::set<ByteVector> pins_done;
   if (certain) VARVE_TRY(mark_pins(store, gathered, 1, pins_done));
-  std::set<SetName> done;
+  MarkedSets done;
   VARVE_TRY(mark_sets(store, gathered, certain, done));
   if (!certain) return gathered.take();
   VARVE_TRY(mark_pins(store, gathered, 2, pins_done));

@@ -246,6 +246,7 @@ class Pruner {
     progress_.phase("pruning");
     VARVE_TRY(remove_dead_leases());
     VARVE_TRY(remove_dead_parts());
+    VARVE_TRY(unhide_sets());
     VARVE_ASSIGN(const uint64_t old_remarks, Remarks(store_).tidy(progress_));
     report_.leftover_files += old_remarks;
     VARVE_ASSIGN(std::set<ArenaId> victims, mark_victims());
@@ -296,21 +297,18 @@ class Pruner {
       return {};
     }
     VARVE_TRY(remove_used_parts(store_).status());
-    return Catalog(store_).remove_all(names, report_.dropped, [&](const SetName& name, const SetRemarks* said) {
-      return is_as_judged(*judged.at(name), said);
+    return Catalog(store_).remove_all(names, report_.dropped, [&](const SetRecord& now, const SetRemarks* said) {
+      return is_as_judged(*judged.at(now.name), now, said);
     });
   }
 
   /// Somebody may have made the set anew since it was judged, or given it a tag that keeps it.
-  Result<bool> is_as_judged(const LeavingSet& judged, const SetRemarks* said) const {
+  bool is_as_judged(const LeavingSet& judged, const SetRecord& now, const SetRemarks* said) const {
     const std::vector<std::string>& tags = options_.keep.tags;
     if (said != nullptr &&
         std::any_of(tags.begin(), tags.end(), [&](const std::string& tag) { return said->tags.contains(tag); }))
       return false;
-    const Result<SetRecord> now = Catalog(store_).read(judged.name);
-    if (now.status().code() == StatusCode::not_found) return false;
-    VARVE_TRY(now.status());
-    return now->number == judged.number && now->created_s == judged.created_s;
+    return now.number == judged.number && now.created_s == judged.created_s;
   }
 
   /// The leases that are there, and when each was touched last.
@@ -337,6 +335,16 @@ class Pruner {
       VARVE_ASSIGN(const bool gone, WriterLease::give_up(store_, name, static_cast<double>(now_ns - beat_ns) * 1e-9));
       report_.leftover_files += gone ? 1 : 0;
     }
+    return {};
+  }
+
+  /// What removals that were stopped have put aside.
+  Status unhide_sets() const {
+    const Catalog catalog(store_);
+    VARVE_ASSIGN(const Catalog::Listed listed, catalog.list());
+    std::set<std::string> jobs;
+    for (const std::string& path : listed.aside) jobs.insert(base_name(parent_path(path)));
+    for (const std::string& job : jobs) VARVE_TRY(catalog.unhide(job));
     return {};
   }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "core/faulty_file_system.h"
 #include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "core/paused_file_system.h"
@@ -987,6 +988,124 @@ TEST_F(Prune, BesideWritersLosesNothing) {
   EXPECT_TRUE(whole());
   prune();
   EXPECT_TRUE(whole());
+}
+
+/// A run goes back, and makes a step anew that a prune has judged, and is about to drop.
+struct RunThatGoesBack {
+  RunThatGoesBack() {
+    EXPECT_TRUE(Store::create(fs, "/s").ok());
+    store = Store::open(fs, "/s").value();
+    for (uint64_t step = 1; step <= 4; ++step)
+      EXPECT_TRUE(test::save_numbers(*store, {"job", step}, numbers_between(100 * step, 100 * step + 30), step).ok());
+  }
+
+  void make_anew() {
+    SetMaker maker(*store);
+    const LeafLink root = test::lay_numbers(*store, maker, numbers_between(9000, 9030)).value();
+    ASSERT_TRUE(maker.seal().ok());
+    SetRecord record;
+    record.name = {"job", 1};
+    record.number = 5;
+    record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+    const Status committed = maker.lease().commit(record, IfExists::replace);
+    ASSERT_TRUE(committed.ok()) << committed.to_string();
+    is_made = true;
+  }
+
+  static PruneOptions keep_last(uint64_t count) {
+    PruneOptions options;
+    options.wait_seconds = 0;
+    options.keep.last = count;
+    return options;
+  }
+
+  void check() {
+    if (is_made) {
+      // As a restart looks for it.
+      const std::vector<uint64_t> steps = Catalog(*store).steps("job").value();
+      ASSERT_EQ(std::count(steps.begin(), steps.end(), 1), 1);
+      const Status there = test::check_numbers(*store, {"job", 1}, numbers_between(9000, 9030));
+      ASSERT_TRUE(there.ok()) << there.to_string();
+    }
+    for (const uint64_t step : {3, 4})
+      ASSERT_TRUE(test::check_numbers(*store, {"job", step}, numbers_between(100 * step, 100 * step + 30)).ok());
+  }
+
+  /// Once a prune has come to its end.
+  void check_nothing_is_hidden() {
+    for (const DirectoryEntry& entry : fs.list("/s/sets/job").value())
+      ASSERT_TRUE(entry.name.ends_with(".set")) << entry.name;
+  }
+
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store;
+  bool is_made = false;
+};
+
+TEST(PruneBesideARunThatGoesBack, LeavesWhatItMakesAtAnyMoment) {
+  for (const int prunes_meanwhile : {0, 1}) {
+    bool came_to_it = true;
+    for (uint64_t at = 0; came_to_it; ++at) {
+      SCOPED_TRACE(at);
+      RunThatGoesBack run;
+      PausedFileSystem paused(run.fs, at, [&] {
+        run.make_anew();
+        for (int i = 0; i < prunes_meanwhile; ++i)
+          ASSERT_TRUE(prune_store(*run.store, RunThatGoesBack::keep_last(2)).ok());
+      });
+      const auto pruner = Store::open(paused, "/s").value();
+      const auto report = prune_store(*pruner, RunThatGoesBack::keep_last(2));
+      ASSERT_TRUE(report.ok()) << report.status().to_string();
+      came_to_it = paused.paused();
+      ASSERT_NO_FATAL_FAILURE(run.check());
+      ASSERT_NO_FATAL_FAILURE(run.check_nothing_is_hidden());
+    }
+  }
+}
+
+/// Has the set made anew just before it would be taken away.
+struct AtTheLastMoment final : ForwardingFileSystem {
+  AtTheLastMoment(FileSystem& inner, RunThatGoesBack& run) : ForwardingFileSystem(inner), run_(run) {}
+  Status rename(const std::string& from, const std::string& to) override {
+    if (from == "/s/sets/job/1.set" && !run_.is_made) run_.make_anew();
+    return ForwardingFileSystem::rename(from, to);
+  }
+  Status remove(const std::string& path) override {
+    if (path == "/s/sets/job/1.set" && !run_.is_made) run_.make_anew();
+    return ForwardingFileSystem::remove(path);
+  }
+
+ private:
+  RunThatGoesBack& run_;
+};
+
+TEST(PruneBesideARunThatGoesBack, LeavesWhatItMakesWhereverItStopsOrFails) {
+  const std::vector<Fault> kinds = {{.kind = FaultKind::crash},
+                                    {.kind = FaultKind::io_error},
+                                    {.kind = FaultKind::io_error, .persistent = true},
+                                    {.kind = FaultKind::failed_rename},
+                                    {.kind = FaultKind::failed_read},
+                                    {.kind = FaultKind::no_space, .persistent = true}};
+  for (const bool prunes_after : {false, true}) {
+    for (Fault fault : kinds) {
+      bool struck = true;
+      for (uint64_t at = 0; struck; ++at) {
+        SCOPED_TRACE(testing::Message() << "fault " << static_cast<int>(fault.kind) << " at " << at);
+        RunThatGoesBack run;
+        AtTheLastMoment late(run.fs, run);
+        fault.at_operation = at;
+        FaultyFileSystem faulty(late, {fault});
+        if (const auto pruner = Store::open(faulty, "/s"); pruner.ok())
+          (void)prune_store(**pruner, RunThatGoesBack::keep_last(2));
+        struck = faulty.struck();
+        if (prunes_after) {
+          ASSERT_TRUE(prune_store(*run.store, RunThatGoesBack::keep_last(2)).ok());
+          ASSERT_NO_FATAL_FAILURE(run.check_nothing_is_hidden());
+        }
+        ASSERT_NO_FATAL_FAILURE(run.check());
+      }
+    }
+  }
 }
 
 TEST(PruneOfManyCopies, ComesToRestAtOnce) {

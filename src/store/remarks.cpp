@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/put_aside.h"
 #include "store/catalog.h"
 #include "store/commit.h"
 #include "store/stored_copies.h"
@@ -321,7 +322,7 @@ Result<uint64_t> Remarks::tidy(ProgressSink& progress) const {
       }
       continue;
     }
-    VARVE_ASSIGN(const bool useless, name.is_pinning() ? is_old(file) : is_gone(name.set));
+    VARVE_ASSIGN(const bool useless, name.is_pinning() ? is_old(file) : is_gone_for_good(name.set));
     if (!useless) continue;
     VARVE_ASSIGN(const bool removed, remove(file));
     removed_count += removed ? 1 : 0;
@@ -350,6 +351,23 @@ Result<bool> Remarks::is_gone(const SetName& name) const {
   return false;
 }
 
+/// Neither there nor hidden, so that it may come back.
+Result<bool> Remarks::is_gone_for_good(const SetName& name) const {
+  VARVE_ASSIGN(const bool before, is_gone(name));
+  if (!before) return false;
+  const Catalog catalog(store_);
+  const Result<std::vector<DirectoryEntry>> entries = store_.backend().list(catalog.job_path(name.job));
+  if (entries.status().code() != StatusCode::not_found) {
+    VARVE_TRY(entries.status());
+    const std::string record = base_name(catalog.record_path(name));
+    for (const DirectoryEntry& entry : *entries) {
+      const std::optional<PutAside> aside = PutAside::parse(entry.name);
+      if (aside && aside->name == record) return false;
+    }
+  }
+  return is_gone(name);  // it may have come back before it was come to in the list
+}
+
 Result<bool> Remarks::is_old(const std::string& file) const {
   VARVE_ASSIGN(const int64_t now_ns, store_.backend().records().now());
   return is_left_for(store_.backend(), file, now_ns, kUnfinishedSecondsMax);
@@ -369,7 +387,9 @@ Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records(int lists) co
       const std::string file = file_path(name.set, name.kind);
       if (read.contains(file)) continue;
       Result<ByteVector> raw = store_.backend().read_record(file, kSetRecordBytesMax);
-      if (raw.status().code() == StatusCode::not_found) {
+      // Or it is being written: who pins looks for the set after that.
+      const bool is_begun = name.is_pinning() && raw.status().code() == StatusCode::corrupt;
+      if (is_begun || raw.status().code() == StatusCode::not_found) {
         vanished = true;
         continue;
       }

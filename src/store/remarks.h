@@ -89,6 +89,7 @@ class Remarks {
   Result<ByteVector> read_record_of(const SetName& name) const;
   Status pin_once(const SetName& name) const;
   Result<bool> is_gone(const SetName& name) const;
+  Result<bool> is_gone_for_good(const SetName& name) const;
   Result<bool> is_old(const std::string& file) const;
   Result<uint64_t> remove_old_drafts(const std::vector<DirectoryEntry>& entries) const;
   Status publish(const std::string& file, ByteSpan contents) const;

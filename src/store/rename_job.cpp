@@ -90,8 +90,13 @@ Status remove_old(const Store& store, const CopiedSet& set) {
   VARVE_TRY(now.status());
   if (!same_trees(*now, set.record)) return replaced_meanwhile(set.record.name);
   if (set.pinned) VARVE_TRY(Remarks(store).unpin(set.record.name).status());
-  const Status removed = catalog.remove_without_parts(set.record.name);
-  return removed.code() == StatusCode::not_found ? Status() : removed;
+  VARVE_ASSIGN(const Catalog::Removal removal,
+               catalog.remove_if(set.record.name, [&](const SetRecord& there, const SetRemarks*) {
+                 return same_trees(there, set.record);
+               }));
+  if (removal == Catalog::Removal::is_pinned)
+    return Status::busy("the set was pinned while its job was renamed", set.record.name.to_string(), "do it again");
+  return removal == Catalog::Removal::is_another ? replaced_meanwhile(set.record.name) : Status();
 }
 }  // namespace
 

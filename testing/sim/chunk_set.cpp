@@ -52,7 +52,8 @@ class NumbersSource final : public Source {
 };
 }  // namespace
 
-Status save_numbers(const Store& store, const SetName& name, const Numbers& numbers) {
+namespace {
+Result<SetRecord> save_numbers(const Store& store, const SetName& name, const Numbers& numbers, IfExists if_exists) {
   NumbersSource source(numbers);
   SaveOptions options;
   options.job = name.job;
@@ -62,10 +63,23 @@ Status save_numbers(const Store& store, const SetName& name, const Numbers& numb
   options.thread_count = 1;
   options.memory_bytes = 32 << 20;
   options.direct_io = false;
+  SetRecord committed;
+  VARVE_TRY(
+      save_groups(store, {&source}, name, options, null_progress(), [&](WriterLease& lease, const SetRecord& record) {
+        committed = record;
+        return lease.commit(record, if_exists);
+      }).status());
+  return committed;
+}
+}  // namespace
+
+Status save_numbers(const Store& store, const SetName& name, const Numbers& numbers) {
   VARVE_TRY(Catalog(store).check_is_new(name));
-  return save_groups(store, {&source}, name, options, null_progress(),
-                     [](WriterLease& lease, const SetRecord& record) { return lease.commit(record, IfExists::refuse); })
-      .status();
+  return save_numbers(store, name, numbers, IfExists::refuse).status();
+}
+
+Result<SetRecord> save_numbers_anew(const Store& store, const SetName& name, const Numbers& numbers) {
+  return save_numbers(store, name, numbers, IfExists::replace);
 }
 
 Status check_numbers(const Store& store, const SetName& name, const Numbers& numbers) {

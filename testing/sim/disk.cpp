@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cmath>
 
+#include "backend/put_aside.h"
+
 namespace varve::sim {
 
 namespace {
@@ -210,6 +212,7 @@ Status SimulatedFiles::rename(const std::string& from, const std::string& to) {
   Disk* const disk = find(to);
   if (disk == nullptr) return no_such_disk(to);
   VARVE_TRY(disk->begin(Disk::Kind::name, "rename", from + " → " + to));
+  if (PutAside::parse(to)) disk->before_removal();
   const Result<FileStatus> replaced = disk->plain().stat(to);
   const Status renamed = disk->plain().rename(from, to);
   if (renamed.ok() && replaced.ok()) disk->give_room(replaced->bytes);

@@ -127,7 +127,7 @@ class StoreStory {
 
  private:
   using View = StoreSite::View;
-  enum class Act : uint8_t { save, drop, pin, rename, prune, rebalance, push, repair, read };
+  enum class Act : uint8_t { save, drop, pin, rename, prune, rebalance, push, repair, read, go_back, drop_judged };
 
   Result<View> open_main() { return site_->open(); }
   Result<View> open_far();
@@ -140,6 +140,9 @@ class StoreStory {
   void pin(Random& random);
   void rename(Random& random);
   Status check(const Store& store, const SetName& name, const KnownSet& set) const;
+  void go_back(uint32_t ordinal, Random& random);
+  void drop_judged(Random& random);
+  void check_made_anew(const Store& store, const char* when);
   void prune(Random& random);
   void push(Random& random);
   void repair();
@@ -157,7 +160,10 @@ class StoreStory {
   std::unique_ptr<StoreSite> site_;
   bool has_far_ = false;
   std::map<SetName, KnownSet> saved_;
-  std::map<SetName, Numbers> begun_;    ///< saves that did not say how they ended
+  std::map<SetName, Numbers> begun_;  ///< saves that did not say how they ended
+  /// Sets that runs make anew again and again, as they were told last, and the records that somebody was to drop.
+  std::map<SetName, std::pair<SetRecord, Numbers>> made_anew_;
+  std::map<SetName, std::vector<SetRecord>> judged_;
   std::set<std::string> renamed_jobs_;  ///< or being renamed: their sets may have either name
   uint64_t next_step_ = 1;
   std::optional<Numbers> last_numbers_;
@@ -274,6 +280,50 @@ Status StoreStory::check(const Store& store, const SetName& name, const KnownSet
   return renamed;
 }
 
+/// Only of this actor's own job.
+void StoreStory::go_back(uint32_t ordinal, Random& random) {
+  const SetName name{fmt::format("back{}", ordinal), random.between(1, 2)};
+  const uint64_t first = random.below(kUniverse);
+  const Numbers numbers{first, first + 1, kUniverse + ++next_step_};  // of which the last one is in no other set
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  made_anew_.erase(name);
+  const Result<SetRecord> saved = save_numbers_anew(*view->store, name, numbers);
+  accept(fmt::format("another {}", name.to_string()).c_str(), saved.status(), false);
+  if (saved.ok()) made_anew_[name] = {*saved, numbers};
+}
+
+/// As a prune by rules does, and a run that keeps so many sets.
+void StoreStory::drop_judged(Random& random) {
+  std::vector<SetName> names;
+  for (const auto& [name, set] : made_anew_) names.push_back(name);
+  if (names.empty()) return;
+  const SetName name = names[random.below(names.size())];
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  const Catalog catalog(*view->store);
+  const Result<SetRecord> judged = catalog.read(name);
+  if (!judged.ok()) return accept("look at what is to be dropped", judged.status(), true);
+  judged_[name].push_back(*judged);
+  const Status dropped =
+      catalog.remove_if(name, [&](const SetRecord& now, const SetRemarks*) { return same_trees(now, *judged); })
+          .status();
+  accept(fmt::format("drop of {} as it was", name.to_string()).c_str(), dropped, true);
+}
+
+void StoreStory::check_made_anew(const Store& store, const char* when) {
+  for (const auto& [name, set] : made_anew_) {
+    (void)Catalog(store).steps(name.job);  // as a restart looks for it
+    const Status checked = check_numbers(store, name, set.second);
+    const std::vector<SetRecord>& judged = judged_[name];
+    const bool may_be_gone = std::any_of(judged.begin(), judged.end(), [&, &record = set.first](const SetRecord& one) {
+      return same_trees(one, record);
+    });
+    if (checked.ok() || (may_be_gone && checked.code() == StatusCode::not_found)) continue;
+    fail(fmt::format("a set that was made anew is not there {}: {}", when, checked.to_string()));
+  }
+}
+
 void StoreStory::prune(Random& random) {
   const Result<View> view = open_main();
   if (!view.ok()) return accept("open", view.status(), false);
@@ -332,6 +382,8 @@ void StoreStory::do_once(Act what, uint32_t ordinal, Random& random) {
     case Act::push: return push(random);
     case Act::repair: return repair();
     case Act::read: return read(random);
+    case Act::go_back: return go_back(ordinal, random);
+    case Act::drop_judged: return drop_judged(random);
   }
 }
 
@@ -391,6 +443,7 @@ std::vector<StoreStory::Act> StoreStory::draw_acts() {
     if (random_.chance(0.3)) acts.insert(acts.end(), {Act::drop, Act::pin});
     if (random_.chance(0.3)) acts.push_back(Act::rename);
     if (random_.chance(0.3)) acts.push_back(Act::prune);
+    if (random_.chance(0.3)) acts.insert(acts.end(), {Act::go_back, Act::drop_judged, Act::drop_judged});
     return acts;
   }
   const Act others[] = {Act::drop,      Act::pin,  Act::rename, Act::prune,
@@ -398,6 +451,7 @@ std::vector<StoreStory::Act> StoreStory::draw_acts() {
   for (const Act other : others) {
     for (uint64_t i = random_.chance(0.6) ? random_.between(1, 2) : 0; i > 0; --i) acts.push_back(other);
   }
+  if (random_.chance(0.4)) acts.insert(acts.end(), {Act::go_back, Act::drop_judged, Act::drop_judged});
   return acts;
 }
 
@@ -406,7 +460,8 @@ void StoreStory::play() {
   const std::vector<Act> acts = draw_acts();
   for (uint32_t i = 0; i < acts.size(); ++i) {
     Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
-    const char* const names[] = {"save", "drop", "pin", "rename", "prune", "rebalance", "push", "repair", "read"};
+    const char* const names[] = {"save", "drop",   "pin",  "rename",  "prune",      "rebalance",
+                                 "push", "repair", "read", "go_back", "drop_judged"};
     actors_.push_back(&simulator_.start_process(fmt::format("{}{}", names[static_cast<size_t>(acts[i])], i), machine,
                                                 [this, what = acts[i], i] { act(what, i); }));
   }
@@ -437,8 +492,10 @@ void StoreStory::check_end() {
     }
   };
   check_sets("at the end", false);
+  check_made_anew(store, "at the end");
   check_one_prune(store, kOverheadOfSet);
   check_sets("after the last prune", true);
+  check_made_anew(store, "after the last prune");
   site_->check_nothing_is_left();
   const Result<VerifyReport> verified = verify_store(store, /*deep=*/true);
   if (!verified.ok()) fail("the store cannot be verified: " + verified.status().to_string());

@@ -259,9 +259,14 @@ Errno JobFolder::drop(uint64_t step) {
   // As Catalog::remove(), but for what a run has put in its place meanwhile: of that nobody has removed any file.
   Status dropped = remove_used_parts(context_.store, &name).status();
   if (dropped.ok()) {
-    const Result<SetRecord> now = context_.catalog.read(name);
-    if (now.ok() && !same_trees(*now, set->record())) return {ENOTEMPTY};
-    dropped = now.ok() ? context_.catalog.remove_without_parts(name) : now.status();
+    const Result<Catalog::Removal> removal = context_.catalog.remove_if(
+        name, [&](const SetRecord& now, const SetRemarks*) { return same_trees(now, set->record()); });
+    dropped = removal.status();
+    if (removal.ok() && *removal == Catalog::Removal::is_another) return {ENOTEMPTY};
+    if (removal.ok() && *removal == Catalog::Removal::is_pinned)
+      dropped = Status(StatusCode::permission_denied, "the set is pinned", name.to_string(), "unpin it first");
+    if (removal.ok() && *removal == Catalog::Removal::was_gone)
+      dropped = Status::not_found("no such set", name.to_string());
   }
   if (!dropped.ok()) {
     context_.log("cannot drop " + name.to_string() + ": " + dropped.to_string());

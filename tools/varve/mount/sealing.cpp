@@ -87,12 +87,14 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
 Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
   VARVE_ASSIGN(const std::optional<SetRecord> attempt, spool_.read_attempt(set, store_.score()));
   if (attempt) {
-    const Catalog catalog(store_);
-    const Result<SetRecord> there = catalog.read(attempt->name);
-    // Not known: the note of the attempt stays, by which it is found later.
-    if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
-    if (there.ok() && encode_set_record(*there, store_.score()) == encode_set_record(*attempt, store_.score()))
-      VARVE_TRY(catalog.remove(attempt->name));
+    VARVE_TRY(remove_used_parts(store_, &attempt->name).status());
+    VARVE_ASSIGN(const Catalog::Removal removal,
+                 Catalog(store_).remove_if(attempt->name, [&](const SetRecord& there, const SetRemarks*) {
+                   return encode_set_record(there, store_.score()) == encode_set_record(*attempt, store_.score());
+                 }));
+    // The note of the attempt stays then, by which it is found later.
+    if (removal == Catalog::Removal::is_pinned)
+      return Status::busy("the set was pinned as soon as it was there", attempt->name.to_string());
   }
   return spool_.remove_attempt(set);
 }

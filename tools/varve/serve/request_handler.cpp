@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/put_aside.h"
 #include "core/guarded.h"
+#include "format/set_record.h"
 #include "format/store_header.h"
 #include "serve/rights.h"
 #include "store/store.h"
@@ -388,8 +390,7 @@ Status RequestHandler::check_own(const std::string& path) const {
           "the server may have been restarted since the file was made: do again what was being done"};
 }
 
-Result<ByteVector> RequestHandler::read_small(const std::string& path) const {
-  constexpr uint64_t bytes_max = 4096;
+Result<ByteVector> RequestHandler::read_small(const std::string& path, uint64_t bytes_max) const {
   VARVE_ASSIGN(const ServedFile open, store_.folder.open_read(path));
   if (open.bytes > bytes_max) return Status::corrupt("larger than it can be");
   ByteVector bytes(open.bytes);
@@ -477,7 +478,15 @@ Reply<NoFields> RequestHandler::act(const RenameRequest& request, Exchange& exch
   Result<FoundFile> file = Status::not_found("no such file");
   if (rights_ != Rights::all) {
     file = store_.folder.stat(request.path);
-    if (file.ok()) VARVE_TRY(check_own(request.path));
+    // What was hidden by a removal that was stopped is given its name back by anybody.
+    const std::optional<PutAside> aside = PutAside::parse(request.path);
+    if (aside) {
+      const Result<ByteVector> hidden = read_small(request.path, kSetRecordBytesMax);
+      if (hidden.ok() && aside->is_to_go(*hidden))
+        return Status(StatusCode::permission_denied, "the set is being removed");
+    } else if (file.ok()) {
+      VARVE_TRY(check_own(request.path));
+    }
   }
   const Status renamed = store_.folder.rename(request.path, request.to, replace);
   if (renamed.ok()) {

@@ -220,7 +220,7 @@ class RequestHandler {
                                   Exchange& exchange);
   /// permission_denied unless this client has made the file, and it is not complete yet.
   Status check_own(const std::string& path) const;
-  Result<ByteVector> read_small(const std::string& path) const;
+  Result<ByteVector> read_small(const std::string& path, uint64_t bytes_max = 4096) const;
   template <class Act>
   auto with_file(uint64_t handle, const Act& act) -> decltype(act(std::declval<File&>()));
   /// The connection's part in a set that is gathered. unsupported: sets are not gathered.

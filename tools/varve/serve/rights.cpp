@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "backend/put_aside.h"
 #include "store/remarks.h"
 
 namespace varve {
@@ -121,9 +123,12 @@ StoreName store_name_of(std::string_view path) {
   const size_t second_slash = rest.find('/');
   if (second_slash == std::string_view::npos) return name_in_folder(first, rest);
   std::string_view record = rest.substr(second_slash + 1);
+  const std::optional<PutAside> aside = PutAside::parse(record);
+  if (aside) record = aside->name;
   const bool is_record =
       first == "sets" && is_job(rest.substr(0, second_slash)) && take_suffix(record, ".set") && is_number(record);
-  return is_record ? StoreName::record : StoreName::none;
+  if (!is_record) return StoreName::none;
+  return aside ? StoreName::record_aside : StoreName::record;
 }
 
 std::string record_of_part(std::string_view path) {
@@ -270,12 +275,19 @@ Status check_names(const RenameRequest& request, StoreName from) {
     case StoreName::spread_draft:
       if (to == StoreName::spread) return {};
       break;
+    case StoreName::record:
+    case StoreName::record_aside: {
+      // Who removes a set that turns out to be another gives it its name back.
+      const bool is_from = from == StoreName::record;
+      const std::optional<PutAside> aside = PutAside::parse(is_from ? request.to : request.path);
+      if (aside && aside->name == (is_from ? request.path : request.to) && (is_from || !request.replace)) return {};
+      break;
+    }
     case StoreName::root:
     case StoreName::folder:
     case StoreName::job_folder:
     case StoreName::header:
     case StoreName::spread:
-    case StoreName::record:
     case StoreName::part:
     case StoreName::part_failure:
     case StoreName::remark:
@@ -314,6 +326,8 @@ Status check_append(const RemoveDirectoryRequest&, StoreName name) {
 }
 
 Status check_append(const RenameRequest& request, StoreName from) {
+  if (from == StoreName::record) return lacking(Rights::append, "to remove anything");
+  if (from == StoreName::record_aside) return {};  // RequestHandler looks what it says
   // Index runs have names of their own: what would be replaced is not there.
   const bool may_be = !request.replace || from == StoreName::index_draft || from == StoreName::run_file;
   return may_be ? Status() : lacking(Rights::append, "to replace anything");

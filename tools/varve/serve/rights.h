@@ -23,7 +23,8 @@ enum class StoreName : uint8_t {
   header_draft,  ///< that is being written
   spread,        ///< varve.spread
   spread_draft,
-  record,  ///< sets/JOB/STEP.set
+  record,        ///< sets/JOB/STEP.set
+  record_aside,  ///< sets/JOB/STEP.set.HASH.ID.aside
   part,
   part_failure,  ///< that a part will not come
   arena,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "backend/put_aside.h"
 #include "core/memory_file_system.h"
 #include "engine/transfer.h"
 #include "format/store_header.h"
@@ -246,6 +247,21 @@ TEST_F(ToAppend, WhatHasItsLastNameIsNotWrittenToAnyMore) {
   EXPECT_EQ(code_of_rename(record, lease), StatusCode::permission_denied);
   EXPECT_EQ(code_of<RemoveRequest>(record), StatusCode::permission_denied);
   EXPECT_EQ(as_text(read_file(posix_file_system(), server.options.folder + "/" + record, 100).value()), "record");
+}
+
+TEST_F(ToAppend, SetsThatARemovalHasHiddenComeBackUnlessTheyAreToGo) {
+  serve(Rights::append);
+  const std::string record = "sets/run/1.set", path = server.options.folder + "/" + record;
+  const ByteVector says = read_file(posix_file_system(), path, 1_MiB).value();
+  const auto store = remote();
+  for (const bool goes : {false, true}) {
+    const std::string aside =
+        server.options.folder + "/" + PutAside::path_for(record, goes ? ByteSpan(says) : as_bytes("another")).value();
+    std::filesystem::rename(path, aside);
+    EXPECT_EQ(Catalog(*store).steps("run")->size(), goes ? 0u : 1u);
+    EXPECT_EQ(std::filesystem::exists(path), !goes);
+    if (goes) std::filesystem::rename(aside, path);
+  }
 }
 
 TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {

@@ -360,8 +360,7 @@ class RecordDraft final : public ContentsDraft {
                          become.code() == StatusCode::not_found || become.code() == StatusCode::busy;
     if (decided) return become;
     // Its own record under that name can have come by this alone.
-    const Result<ByteVector> there = backend_.read_record(name, kSetRecordBytesMax);
-    return there.ok() && *there == stored_ ? Status() : become;
+    return backend_.records().confirm(name, stored_).ok() ? Status() : become;
   }
 
   Status give_up() VARVE_REQUIRES(mutex) override {
@@ -419,6 +418,7 @@ class SmallDraft final : public ContentsDraft {
   const int64_t made_ns_;
   bool stored_ VARVE_GUARDED_BY(mutex) = false;
 };
+
 }  // namespace
 
 ServedBackend::~ServedBackend() = default;
@@ -489,7 +489,7 @@ Result<ServedFile> ServedBackend::open_read(const std::string& path) {
     file.identity = draft->identity();
     return file;
   }
-  Result<std::unique_ptr<RangeReader>> object = backend_.open(full(path));
+  Result<std::unique_ptr<RangeReader>> object = backend_.open(shown_name(path));
   if (!object.ok()) return bare(object.status());
   VARVE_ASSIGN(file.bytes, (*object)->size());
   file.file = std::make_unique<StoredReader>(std::move(*object));
@@ -596,7 +596,7 @@ Result<FoundFile> ServedBackend::stat(const std::string& path) {
     Result<FoundFile> looked = draft->look();
     return looked.ok() ? looked : bare(looked.status());
   }
-  Result<FileStatus> status = sealed_name(path).empty() ? backend_.status(full(path)) : lost_draft();
+  Result<FileStatus> status = sealed_name(path).empty() ? backend_.status(shown_name(path)) : lost_draft();
   if (!status.ok()) return bare(status.status());
   found.status = *status;
   found.identity = identity_of(path, 0);
@@ -648,9 +648,8 @@ Status rename_lost_lease(Backend& backend, const std::string& from, const std::s
   const Result<ByteVector> lease = backend.read_record(from, kSetRecordBytesMax);
   if (lease.status().code() == StatusCode::not_found) return lost_draft();
   VARVE_TRY(lease.status());
-  const Result<ByteVector> there = backend.read_record(to, kSetRecordBytesMax);
-  if (there.ok() && *there == *lease) return {};
-  if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
+  const Status there = backend.records().confirm(to, *lease);
+  if (there.code() != StatusCode::not_found) return there;
   return Status(StatusCode::busy, "the server was restarted since the save began", "", Remedy::save_again);
 }
 }  // namespace
@@ -663,6 +662,8 @@ Status ServedBackend::rename_stored(const std::string& from, const std::string& 
       return to == sealed_name(from) && backend_.status(full(to)).ok() ? Status() : lost_draft();
     case StoreName::header_draft:
     case StoreName::run_file: return rename_small(from, to, if_exists);
+    case StoreName::record: return backend_.status(full(from)).status();  // put aside: shown_name()
+    case StoreName::record_aside: return {};
     case StoreName::none:
     case StoreName::root:
     case StoreName::folder:
@@ -670,7 +671,6 @@ Status ServedBackend::rename_stored(const std::string& from, const std::string& 
     case StoreName::header:
     case StoreName::spread:
     case StoreName::spread_draft:
-    case StoreName::record:
     case StoreName::part:
     case StoreName::part_failure:
     case StoreName::pinning:
@@ -682,6 +682,25 @@ Status ServedBackend::rename_stored(const std::string& from, const std::string& 
     case StoreName::index_draft: break;
   }
   return lost_draft();
+}
+
+/// What a client has put aside, to see whether it is to go, keeps its name in the bucket, and is removed if it is that
+/// still: nothing of it is remembered here, so that it does not matter if this server is started anew in between.
+std::string ServedBackend::shown_name(const std::string& path) const {
+  const std::optional<PutAside> aside = PutAside::parse(path);
+  return full(aside ? aside->name : path);
+}
+
+Status ServedBackend::remove_aside(const PutAside& aside) {
+  const std::string record = full(aside.name);
+  const Result<ByteVector> there = backend_.read_record(record, kSetRecordBytesMax);
+  if (there.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(there.status());
+  if (aside.is_to_go(*there)) {
+    VARVE_ASSIGN(const bool is_gone, backend_.records().remove_committed(record, *there));
+    if (is_gone) return {};
+  }
+  return Status::busy("another set has the name by now");
 }
 
 Status ServedBackend::rename_small(const std::string& from, const std::string& to, IfExists if_exists) {
@@ -728,7 +747,10 @@ Status ServedBackend::remove(const std::string& path) {
   if (!is_store_path(path) || path.empty()) return not_a_store_path();
   if (store_name_of(path) == StoreName::lease) return bare(remove_lease(path));
   const std::shared_ptr<Draft> draft = drafts_.find(path);
-  if (!draft) return bare(backend_.remove(full(path)));
+  if (!draft) {
+    const std::optional<PutAside> aside = PutAside::parse(path);
+    return bare(aside ? remove_aside(*aside) : backend_.remove(full(path)));
+  }
   if (draft->abandon()) {
     drafts_.forget(path, draft.get());
     return {};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/put_aside.h"
 #include "core/sync.h"
 #include "serve/rights.h"
 #include "serve/served_folder.h"
@@ -84,6 +85,9 @@ class ServedBackend final : public ServedFiles {
   Status rename_stored(const std::string& from, const std::string& to, IfExists if_exists);
   /// Several steps of the backend: nobody else may change these names meanwhile.
   Status rename_small(const std::string& from, const std::string& to, IfExists if_exists);
+  /// The name in the bucket of what clients see under this path.
+  std::string shown_name(const std::string& path) const;
+  Status remove_aside(const PutAside& aside);
   Status remove_lease(const std::string& path);
 
   Backend& backend_;

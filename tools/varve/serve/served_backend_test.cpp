@@ -215,6 +215,30 @@ TEST_F(ABucketServed, HasSetsThatAreSavedListedRestoredVerifiedAndPruned) {
   EXPECT_EQ(service->upload_count(), 0u);
 }
 
+TEST_F(ABucketServed, ASetIsDroppedForWhatItSaysOnlyIfItSaysThatStill) {
+  const std::string record = "sets/run/1.set", in_bucket = own->root() + "/" + record;
+  ASSERT_TRUE(save(1).ok());
+  const std::string aside = PutAside::path_for(record, own->read_record(in_bucket, 1_MiB).value()).value();
+  EXPECT_EQ(ask(RenameRequest{.path = record, .to = aside}).outcome, Outcome::done);
+  EXPECT_EQ(count_in("sets/run"), 1u) << "it has its name until it is known to be the one";
+  EXPECT_EQ(ask(StatRequest{.path = aside}).outcome, Outcome::done);
+  ASSERT_TRUE(Catalog(*remote()).remove({"run", 1}).ok());
+  change(1);
+  ASSERT_TRUE(save(1).ok());
+  place.reset();
+  server.reset();
+  start();
+  connect();
+  EXPECT_EQ(ask(RemoveRequest{.path = aside}).status.code(), StatusCode::busy);
+  EXPECT_TRUE(test::restores_as(*remote(), {"run", 1}, test::snapshot_of(source.path())));
+  Backend& client = place->backend();
+  const std::string as_seen = join_path(client.root(), record);
+  EXPECT_FALSE(client.records().remove_committed(as_seen, as_bytes("another")).value());
+  EXPECT_EQ(Catalog(*remote()).steps("run").value(), std::vector<uint64_t>{1});
+  EXPECT_TRUE(client.records().remove_committed(as_seen, own->read_record(in_bucket, 1_MiB).value()).value());
+  EXPECT_EQ(own->status(in_bucket).status().code(), StatusCode::not_found);
+}
+
 TEST_F(ABucketServed, RefusesWhatAKeyHasNoRightTo) {
   ASSERT_TRUE(save(1).ok());
   place.reset();

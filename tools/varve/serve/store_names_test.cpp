@@ -37,7 +37,8 @@ TEST(StoreNames, ServeWhatTheFolderOfAStoreHas) {
                                   std::string("runs"),
                                   std::string("runs/my run, 2nd.x.lease"),
                                   "runs/" + kHexId + ".tmp",
-                                  "runs/" + kHexId + ".stale"}) {
+                                  "runs/" + kHexId + ".stale",
+                                  "sets/job/7.set." + std::string(40, 'a') + "." + kHexId + ".aside"}) {
     EXPECT_TRUE(is_store_path(path)) << path;
   }
 }
