@@ -147,7 +147,7 @@ class S3Records::Record final : public HeldRecord {
       return Status::not_found("the record may have been taken away since it was written", name_);
     const bool may_be_anew = records_.may_be_made_anew(name);
     // Nobody is to see, and to rely on, what an older removal may take away.
-    if (may_be_anew) VARVE_TRY(records_.outlast_removals(name, key).status());
+    if (may_be_anew) VARVE_TRY(records_.outlast_removals(name, key));
     VARVE_ASSIGN(const S3Condition condition, records_.condition_of(key, if_exists));
     // Nobody takes the record away until it has said this for late_commit_seconds(), and the request is of no effect 15
     // minutes after it began to, however long this process is stopped in between.
@@ -195,7 +195,7 @@ Status S3Records::replace(const std::string& name, ByteSpan contents) {
 Status S3Records::make(const std::string& name, ByteSpan contents, const S3Condition& condition) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
   const bool may_be_anew = may_be_made_anew(name);
-  if (may_be_anew) VARVE_TRY(outlast_removals(name, key).status());
+  if (may_be_anew) VARVE_TRY(outlast_removals(name, key));
   VARVE_TRY(client_.put(key, contents, condition).status());
   return may_be_anew ? check_stays(name, key, contents) : Status();
 }
@@ -300,12 +300,11 @@ Result<bool> S3Records::is_being_removed(const std::string& key) {
   return any;
 }
 
-/// Waits for the removals of an older object of this name that are on their way; whether there were any. busy: they may
-/// be so still.
-Result<bool> S3Records::outlast_removals(const std::string& name, const std::string& key) {
+/// Waits for the removals of an older object of this name that are on their way. busy: they may be so still.
+Status S3Records::outlast_removals(const std::string& name, const std::string& key) {
   for (int pauses = 0;; ++pauses) {
     const Result<bool> removing = is_being_removed(key);
-    if (removing.ok() && !*removing) return pauses > 0;
+    if (removing.ok() && !*removing) return {};
     if (removing.ok() && pauses < kRemovalPausesMax) {
       sleep_for(kRemovalPause);
       continue;
@@ -320,8 +319,9 @@ Result<bool> S3Records::outlast_removals(const std::string& name, const std::str
 /// After an object was made: OK once nothing that was begun before can take it away, and it is there. busy: that is not
 /// known. not_found: it was taken away.
 Status S3Records::check_stays(const std::string& name, const std::string& key, ByteSpan contents) {
-  VARVE_ASSIGN(const bool may_be_gone, outlast_removals(name, key));
-  return may_be_gone ? check_says(name, key, contents) : Status();
+  VARVE_TRY(outlast_removals(name, key));
+  // Also where there is no note of one now: it may have begun after the first look, and have ended since.
+  return check_says(name, key, contents);
 }
 
 Status S3Records::check_says(const std::string& name, const std::string& key, ByteSpan contents) {
@@ -335,7 +335,7 @@ Status S3Records::check_says(const std::string& name, const std::string& key, By
 
 Status S3Records::confirm(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, names_.key_of(name));
-  if (may_be_made_anew(name)) VARVE_TRY(outlast_removals(name, key).status());
+  if (may_be_made_anew(name)) VARVE_TRY(outlast_removals(name, key));
   return check_says(name, key, contents);
 }
 

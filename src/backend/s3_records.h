@@ -93,7 +93,7 @@ class S3Records final : public Records {
   /// Whether a removal that was begun before may yet take away what has the name. Removes notes, also those of other
   /// names, that say nothing more.
   Result<bool> is_being_removed(const std::string& key);
-  Result<bool> outlast_removals(const std::string& name, const std::string& key);
+  Status outlast_removals(const std::string& name, const std::string& key);
   Status check_stays(const std::string& name, const std::string& key, ByteSpan contents);
   Status check_says(const std::string& name, const std::string& key, ByteSpan contents);
 

@@ -155,10 +155,11 @@ class CommitUnawares final : public ForwardingFileSystem {
     if (cut_off && way_ == Way::failed_sync && path.ends_with("/sets/run")) return Status::io_error("no sync", path);
     return ForwardingFileSystem::sync_directory(path);
   }
-  Status remove(const std::string& path) override {
-    if (cut_off && is_record(path)) return Status::io_error("no removal", path);
-    if (is_record(path)) ++records_removed;
-    return ForwardingFileSystem::remove(path);
+  /// Who removes a record that is to be the one puts it aside first.
+  Status rename(const std::string& from, const std::string& to) override {
+    if (cut_off && is_record(from)) return Status::io_error("no removal", from);
+    if (is_record(from)) ++records_removed;
+    return ForwardingFileSystem::rename(from, to);
   }
 
   std::atomic<bool> cut_off{false};
