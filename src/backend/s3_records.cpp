@@ -161,7 +161,7 @@ class S3Records::Record final : public HeldRecord {
     if (!published.status.ok() && !refused)
       return published.status.with_context("nobody knows whether " + name + " was published");
     if (published.status.ok() && may_be_anew) {
-      const Status stays = records_.check_stays(name, key, held_->contents);
+      const Status stays = records_.confirm(name, held_->contents);
       if (stays.code() == StatusCode::busy) records_.note_undecided(name_, held_->written_at);
       VARVE_TRY(stays);
     }
@@ -197,7 +197,7 @@ Status S3Records::make(const std::string& name, ByteSpan contents, const S3Condi
   const bool may_be_anew = may_be_made_anew(name);
   if (may_be_anew) VARVE_TRY(outlast_removals(name, key));
   VARVE_TRY(client_.put(key, contents, condition).status());
-  return may_be_anew ? check_stays(name, key, contents) : Status();
+  return may_be_anew ? confirm(name, contents) : Status();
 }
 
 Result<std::unique_ptr<HeldRecord>> S3Records::hold(const std::string& name, ByteSpan contents) {
@@ -316,27 +316,16 @@ Status S3Records::outlast_removals(const std::string& name, const std::string& k
   }
 }
 
-/// After an object was made: OK once nothing that was begun before can take it away, and it is there. busy: that is not
-/// known. not_found: it was taken away.
-Status S3Records::check_stays(const std::string& name, const std::string& key, ByteSpan contents) {
-  VARVE_TRY(outlast_removals(name, key));
-  // Also where there is no note of one now: it may have begun after the first look, and have ended since.
-  return check_says(name, key, contents);
-}
-
-Status S3Records::check_says(const std::string& name, const std::string& key, ByteSpan contents) {
+Status S3Records::confirm(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  if (may_be_made_anew(name)) VARVE_TRY(outlast_removals(name, key));
+  // Also where there is no note of a removal now: it may have begun after its maker's first look, and have ended since.
   const Result<S3Contents> there = client_.read_all(key, kBucketRecordBytesMax);
   if (there.ok() && as_text(there->bytes) == as_text(contents)) return {};
   if (there.ok() || there.status().code() == StatusCode::not_found)
     return Status::not_found("it was removed as soon as it was there", name);
   return Status::busy("nobody knows whether it is there: " + there.status().to_string(), name,
                       "do it again in 20 minutes");
-}
-
-Status S3Records::confirm(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, names_.key_of(name));
-  if (may_be_made_anew(name)) VARVE_TRY(outlast_removals(name, key));
-  return check_says(name, key, contents);
 }
 
 Result<int64_t> S3Records::now() {

@@ -94,8 +94,6 @@ class S3Records final : public Records {
   /// names, that say nothing more.
   Result<bool> is_being_removed(const std::string& key);
   Status outlast_removals(const std::string& name, const std::string& key);
-  Status check_stays(const std::string& name, const std::string& key, ByteSpan contents);
-  Status check_says(const std::string& name, const std::string& key, ByteSpan contents);
 
   S3Client& client_;
   const BucketNames& names_;

@@ -105,6 +105,7 @@ Status Retention::drop(const Store& store, uint64_t step, std::optional<uint64_t
   if (rules_.before_drop) VARVE_TRY(rules_.before_drop(step));
   const SetName name{rules_.job, step};
   const Catalog catalog(store);
+  bool stays = false;
   if (!number) {
     const Status removed = catalog.remove(name);
     if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
@@ -114,12 +115,10 @@ Status Retention::drop(const Store& store, uint64_t step, std::optional<uint64_t
       return now.number == *number;
     }));
     // A run has made it anew since it was judged, or somebody has pinned it.
-    const bool stays = removal == Catalog::Removal::is_another || removal == Catalog::Removal::is_pinned;
-    if (stays) numbers_.erase(step);
-    if (stays) return {};
+    stays = removal == Catalog::Removal::is_another || removal == Catalog::Removal::is_pinned;
   }
   numbers_.erase(step);
-  ++dropped_count_;
+  if (!stays) ++dropped_count_;
   return {};
 }
 

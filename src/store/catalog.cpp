@@ -41,21 +41,27 @@ Result<std::vector<std::string>> Catalog::jobs() const {
   return names;
 }
 
-/// In the job's folder, with what was hidden there; empty if there is none.
-Result<std::vector<DirectoryEntry>> Catalog::entries_of(const std::string& job) const {
-  const auto list = [&]() -> Result<std::vector<DirectoryEntry>> {
-    Result<std::vector<DirectoryEntry>> entries = store_.backend().list(job_path(job));
-    if (entries.status().code() == StatusCode::not_found) return std::vector<DirectoryEntry>();
-    return entries;
-  };
-  Result<std::vector<DirectoryEntry>> entries = list();
-  VARVE_TRY(entries.status());
-  const bool any = std::any_of(entries->begin(), entries->end(),
-                               [](const DirectoryEntry& entry) { return PutAside::parse(entry.name).has_value(); });
-  if (!any) return entries;
-  // To who may not write here they are hidden until somebody has done it who may.
-  store_.backend().records().unhide(job_path(job), /*finish=*/false).ignore("they stay hidden");
+namespace {
+/// What `list` gives of a folder, with what was hidden there. To who may not write there that stays hidden until
+/// somebody has looked who may.
+template <class List, class NameOf>
+auto list_unhidden(Backend& backend, const std::string& folder, const List& list, const NameOf& name_of) {
+  auto listed = list();
+  const auto is_aside = [&](const auto& entry) { return PutAside::parse(name_of(entry)).has_value(); };
+  if (!listed.ok() || std::none_of(listed->begin(), listed->end(), is_aside)) return listed;
+  backend.records().unhide(folder, /*finish=*/false).ignore("they stay hidden");
   return list();
+}
+}  // namespace
+
+/// Empty if there is no such job.
+Result<std::vector<DirectoryEntry>> Catalog::entries_of(const std::string& job) const {
+  Backend& backend = store_.backend();
+  const std::string folder = job_path(job);
+  auto entries = list_unhidden(
+      backend, folder, [&] { return backend.list(folder); }, [](const DirectoryEntry& entry) { return entry.name; });
+  if (entries.status().code() == StatusCode::not_found) return std::vector<DirectoryEntry>();
+  return entries;
 }
 
 Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
@@ -72,13 +78,11 @@ Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
 
 Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) const {
   VARVE_TRY(check_job_name(job));
-  const auto list = [&] { return store_.backend().list_with_status(job_path(job)); };
-  auto records = list();
-  const auto is_aside = [](const auto& record) { return PutAside::parse(record.first).has_value(); };
-  if (records.ok() && std::any_of(records->begin(), records->end(), is_aside)) {
-    store_.backend().records().unhide(job_path(job), /*finish=*/false).ignore("they stay hidden");
-    records = list();
-  }
+  Backend& backend = store_.backend();
+  const std::string folder = job_path(job);
+  const auto records = list_unhidden(
+      backend, folder, [&] { return backend.list_with_status(folder); },
+      [](const auto& record) { return record.first; });
   if (records.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
   VARVE_TRY(records.status());
   std::vector<std::pair<int64_t, uint64_t>> aged;

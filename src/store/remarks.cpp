@@ -387,9 +387,9 @@ Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records(int lists) co
       const std::string file = file_path(name.set, name.kind);
       if (read.contains(file)) continue;
       Result<ByteVector> raw = store_.backend().read_record(file, kSetRecordBytesMax);
-      // Or it is being written: who pins looks for the set after that.
-      const bool is_begun = name.is_pinning() && raw.status().code() == StatusCode::corrupt;
-      if (is_begun || raw.status().code() == StatusCode::not_found) {
+      // It is being written: who pins looks for the set after that.
+      if (name.is_pinning() && raw.status().code() == StatusCode::corrupt) continue;
+      if (raw.status().code() == StatusCode::not_found) {
         vanished = true;
         continue;
       }

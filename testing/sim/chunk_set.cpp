@@ -50,9 +50,7 @@ class NumbersSource final : public Source {
   const ByteVector bytes_;
   std::vector<SourceFile> files_;
 };
-}  // namespace
 
-namespace {
 Result<SetRecord> save_numbers(const Store& store, const SetName& name, const Numbers& numbers, IfExists if_exists) {
   NumbersSource source(numbers);
   SaveOptions options;

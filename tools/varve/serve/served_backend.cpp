@@ -418,7 +418,6 @@ class SmallDraft final : public ContentsDraft {
   const int64_t made_ns_;
   bool stored_ VARVE_GUARDED_BY(mutex) = false;
 };
-
 }  // namespace
 
 ServedBackend::~ServedBackend() = default;
