@@ -37,6 +37,7 @@ Status Levels::prepare_on_nodes() {
 
 Status Levels::open() {
   for (const auto& level : all_) VARVE_TRY(level->open());
+  tell_what_was_made();
   return {};
 }
 
@@ -46,6 +47,23 @@ Status Levels::start() {
     if (started.ok()) started = level->start();
   }
   return started;
+}
+
+void Levels::tell_what_was_made() {
+  const auto has_sets = [](const StoreLevel* level) {
+    const Store* const store = level->access().opened();
+    if (store == nullptr) return false;
+    const Result<std::vector<std::string>> jobs = Catalog(*store).jobs();
+    return jobs.ok() && !jobs->empty();
+  };
+  for (StoreLevel* const made : stores_) {
+    if (made->spec().is_of_node() || !made->access().take_made()) continue;
+    const auto elder = std::find_if(stores_.begin(), stores_.end(), has_sets);
+    if (elder == stores_.end()) continue;
+    world_.warnings.add(Status::not_found(
+        fmt::format("there was no store, so one was made, though {} has checkpoints already", (*elder)->name()),
+        made->name(), "if the level is not new, look whether its file system is mounted"));
+  }
 }
 
 void Levels::close_idle() {

@@ -38,6 +38,9 @@ class Levels {
   Status start();
   void close_idle();
   void drop_caches();
+  /// Warns of stores that were made, since there were none, though another level has sets: perhaps the file system that
+  /// they are on is not mounted. Not of a node's own, as nodes are new or lose theirs.
+  void tell_what_was_made();
 
   // Its sets. Any thread, but for note_found()
 

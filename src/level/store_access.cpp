@@ -14,12 +14,16 @@
 namespace varve {
 
 namespace {
-/// Creates a store unless it is there, as opening it has told. Two jobs, or two ranks, may do it at once.
+/// Creates a store unless it is there, as opening it has told. Two jobs, or two ranks, may do it at once. Whether this
+/// one has.
 template <class Create>
-Status create_unless(Status there, const Create& create) {
+Result<bool> create_unless(const Status& there, const Create& create) {
+  if (there.ok()) return false;
   if (there.code() != StatusCode::not_found) return there;
   const Status created = create();
-  return created.code() == StatusCode::already_exists ? Status() : created;
+  if (created.code() == StatusCode::already_exists) return false;
+  VARVE_TRY(created);
+  return true;
 }
 
 std::string canonical(const std::string& path) {
@@ -41,17 +45,18 @@ Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
   return settle_root(files, spec.place);
 }
 
-Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                        const ReachOptions& reach) {
+Result<LevelStore::Prepared> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                                 const ReachOptions& reach) {
   if (spec.is_on_servers()) {
     VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.reach = reach}));
-    const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
-    VARVE_TRY(created.with_context(spec.name()));
-    return spec.name();
+    const Result<bool> made = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
+    VARVE_TRY(made.status().with_context(spec.name()));
+    return Prepared{spec.name(), *made};
   }
   VARVE_TRY(prepare_parent(files, spec, path));
-  VARVE_TRY(create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
-  return known_path(spec, path);
+  VARVE_ASSIGN(const bool made,
+               create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
+  return Prepared{known_path(spec, path), made};
 }
 
 std::string LevelStore::known_path(const LevelSpec& spec, const std::string& path) {
@@ -132,8 +137,7 @@ bool StoreAccess::is_at_work() const {
 Status StoreAccess::look() {
   if (!away_) return {};
   VARVE_ASSIGN(const ByteVector told, told_by_first(world_.ranks, [this]() -> Result<ByteVector> {
-                 Result<std::string> path =
-                     LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.reach);
+                 Result<std::string> path = prepare();
                  if (!path.ok() && !may_be_away(path.status())) return path.status();
                  if (!path.ok()) {
                    note_away(path.status());
@@ -151,7 +155,7 @@ Status StoreAccess::look() {
 Status StoreAccess::prepare_on_node() {
   if (!spec_.is_of_node()) return {};
   path_ = own_path();
-  const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.reach).status() : Status();
+  const Status made = speaks() ? prepare().status() : Status();
   VARVE_TRY(agree(world_.ranks, made));
   Result<std::unique_ptr<LevelStore>> opened = LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock);
   VARVE_TRY(agree(world_.ranks, opened.status()));
@@ -194,12 +198,18 @@ Status StoreAccess::agree_on(Status met) {
 }
 
 Status StoreAccess::reach(bool makes) {
-  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, own_path(), world_.reach).status() : Status();
+  why_away_ = makes ? prepare().status() : Status();
   path_ = LevelStore::known_path(spec_, own_path());
   away_ = false;
   if (why_away_.ok()) why_away_ = store().status();
   away_ = !why_away_.ok();
   return why_away_;
+}
+
+Result<std::string> StoreAccess::prepare() {
+  VARVE_ASSIGN(LevelStore::Prepared prepared, LevelStore::prepare(world_.files, spec_, own_path(), world_.reach));
+  was_made_ = was_made_ || prepared.made;
+  return std::move(prepared.path);
 }
 
 void StoreAccess::close_if_idle() {

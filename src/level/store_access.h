@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/file_system.h"
@@ -24,10 +25,13 @@ class LevelStore {
   static std::string path_of(const LevelSpec& spec, const std::string& node);
   /// Makes the folder that `path` is to be in, if it is one that path_of() has added.
   static Status prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path);
-  /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
-  /// see it.
-  static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                     const ReachOptions& reach);
+  struct Prepared {
+    std::string path;   ///< by which it is known from everywhere
+    bool made = false;  ///< it was not there
+  };
+  /// Makes the level if it is not there. For one rank of those that see it.
+  static Result<Prepared> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                  const ReachOptions& reach);
   /// The same, of a level that is there.
   static std::string known_path(const LevelSpec& spec, const std::string& path);
   /// Opens what was prepared. `files` and `clock` outlive it.
@@ -99,6 +103,8 @@ class StoreAccess {
   bool is_away() const { return away_; }
   /// On the rank that speaks for it.
   const Status& why_away() const { return why_away_; }
+  /// On the rank that speaks for it: there was no store, and this has made one. Told once.
+  bool take_made() { return std::exchange(was_made_, false); }
   /// Of a node's own, where this rank speaks for it: the job had begun there before prepare_on_node()
   /// (note_beginning()).
   bool knew_job() const { return knew_job_; }
@@ -119,6 +125,8 @@ class StoreAccess {
 
  private:
   bool may_be_away(const Status& failure) const { return !is_nearest_ && LevelStore::is_away(failure); }
+  /// Makes it if it is not there. For the rank that speaks for it.
+  Result<std::string> prepare();
   void note_away(const Status& why);
 
   const LevelSpec& spec_;
@@ -127,6 +135,7 @@ class StoreAccess {
   std::string path_;
   bool away_;
   Status why_away_;
+  bool was_made_ = false;
   bool knew_job_ = true;
   bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "level/levels.h"
 #include "runtime/settings.h"
@@ -36,6 +37,8 @@ class CommandLevels {
   static Result<std::unique_ptr<CommandLevels>> open(const Said& said, Use use, World world);
 
   Levels& levels() { return levels_; }
+  /// What is to be told to people.
+  std::vector<Status> take_warnings() { return warnings_.take(); }
   /// Null: it cannot be reached.
   const Store* nearest() const { return levels_.nearest().access().opened(); }
   /// The nearest level, which is open: no faster than it allows.

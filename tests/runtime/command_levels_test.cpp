@@ -69,6 +69,48 @@ TEST(CommandLevels, NumberSetsBehindWhatAnyLevelHas) {
   EXPECT_EQ((*levels)->next_number("job").value(), 10u);
 }
 
+/// What stands there instead, while the file system of a level is not mounted, is an empty folder, or none.
+TEST(LevelsThatAreMade, AreToldOfIfOthersHaveSetsAlready) {
+  const SessionPlace place;
+  const std::string near = place.folder / "near", far = place.folder / "far";
+  const auto warnings = [&] {
+    auto levels = open_levels(place, "dir:" + near + "; dir:" + far, CommandLevels::Use::save);
+    EXPECT_TRUE(levels.ok()) << levels.status().to_string();
+    return levels.ok() ? (*levels)->take_warnings() : std::vector<Status>();
+  };
+  EXPECT_TRUE(warnings().empty()) << "the first time there are none";
+  ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", 10}, {1, 2}, 1).ok());
+  EXPECT_TRUE(warnings().empty());
+  std::filesystem::remove_all(far);
+  const std::vector<Status> told = warnings();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().subject(), "dir:" + far);
+  EXPECT_NE(told.front().message().find(near), std::string::npos) << told.front().to_string();
+  EXPECT_TRUE(warnings().empty());
+}
+
+TEST(LevelsThatAreMade, AreToldOfByARun) {
+  const SessionPlace place;
+  const std::string far = place.folder / "far";
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "dir:" + place.store + "; dir:" + far;
+  const auto run = [&](uint64_t step) {
+    auto session = Session::open(options);
+    EXPECT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, 1000);
+    EXPECT_TRUE(protect(*session, model).ok());
+    EXPECT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    EXPECT_TRUE(session->finish().ok());
+    std::string told;
+    for (const Status& warning : session->warnings()) told += warning.to_string() + "\n";
+    return told;
+  };
+  EXPECT_EQ(run(1), "");
+  std::filesystem::remove_all(far);
+  EXPECT_NE(run(2).find("no store"), std::string::npos);
+}
+
 /// Makes sets of steps 1 and 2 in the store.
 void save_two(Session& session, Model& model) {
   ASSERT_TRUE(protect(session, model).ok());

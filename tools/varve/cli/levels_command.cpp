@@ -23,8 +23,7 @@ class LevelsCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(const std::unique_ptr<CommandLevels> levels,
-                 CommandLevels::open({text_, session.said_store(), session.reach()}, CommandLevels::Use::look));
+    VARVE_ASSIGN(const std::unique_ptr<CommandLevels> levels, session.open_levels(text_, CommandLevels::Use::look));
     Json facts = Json::array();
     ExitCode code = ExitCode::success;
     for (const auto& level : levels->levels().all()) {

@@ -312,15 +312,14 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
-    const CommandLevels::Said said{levels_, session.said_store(), session.reach()};
     if (ranks.rank() == 0) {
-      Result<std::unique_ptr<CommandLevels>> made = CommandLevels::open(said, CommandLevels::Use::save);
+      Result<std::unique_ptr<CommandLevels>> made = session.open_levels(levels_, CommandLevels::Use::save);
       VARVE_TRY(follow_first(ranks, made.status()));
       levels = std::move(*made);
       return {};
     }
     VARVE_TRY(follow_first(ranks, {}));
-    VARVE_ASSIGN(levels, CommandLevels::open(said, CommandLevels::Use::help));
+    VARVE_ASSIGN(levels, session.open_levels(levels_, CommandLevels::Use::help));
     return {};
   }
 

@@ -71,6 +71,12 @@ Result<std::unique_ptr<Store>> Session::open_source(const std::string& location)
                            "name a store that has the sets");
 }
 
+Result<std::unique_ptr<CommandLevels>> Session::open_levels(const std::string& text, CommandLevels::Use use) {
+  VARVE_ASSIGN(std::unique_ptr<CommandLevels> levels, CommandLevels::open({text, said_store(), reach()}, use));
+  for (const Status& warning : levels->take_warnings()) warn(warning);
+  return levels;
+}
+
 ReachOptions Session::reach_of(const std::string& location) const {
   ReachOptions reach = options_.reach;
   const char* environment = std::getenv("VARVE_STORE");

@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "cli/program.h"
 #include "cli/progress_bar.h"
+#include "runtime/command_levels.h"
 #include "service/location.h"
 #include "store/condemn.h"
 #include "store/store.h"
@@ -51,6 +52,8 @@ class Session {
   /// One that has something to give, and so is of no use if it is made anew.
   Result<std::unique_ptr<Store>> open_source(const std::string& location);
   Result<StorePlace*> open_place(const std::string& location);
+  /// The levels of this text, or of --store, or of what runs are told.
+  Result<std::unique_ptr<CommandLevels>> open_levels(const std::string& text, CommandLevels::Use use);
   /// The servers that are named, whatever they have, or the one folder.
   Result<StorePlace*> open_any_servers(const std::string& location);
 

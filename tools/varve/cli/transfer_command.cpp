@@ -107,8 +107,7 @@ class TransferCommand final : public Command {
       return Status::invalid_argument("--backlog goes by the levels", "", "leave --to, --from and --all out");
     if (set_.find('@') != std::string::npos)
       return Status::invalid_argument("the backlog is that of a job", set_, "write JOB, or nothing for all jobs");
-    VARVE_ASSIGN(const std::unique_ptr<CommandLevels> levels,
-                 CommandLevels::open({levels_, session.said_store(), session.reach()}, CommandLevels::Use::save));
+    VARVE_ASSIGN(const std::unique_ptr<CommandLevels> levels, session.open_levels(levels_, CommandLevels::Use::save));
     std::vector<std::string> jobs{set_};
     if (set_.empty()) {
       VARVE_ASSIGN(jobs, Catalog(*levels->nearest()).jobs());

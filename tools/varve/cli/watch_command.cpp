@@ -429,8 +429,7 @@ class WatchCommand final : public Command {
     if (!levels_.empty()) {
       if (!to_.empty() || node_count_ > 0)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
-      VARVE_ASSIGN(target.levels,
-                   CommandLevels::open({levels_, session.said_store(), session.reach()}, CommandLevels::Use::save));
+      VARVE_ASSIGN(target.levels, session.open_levels(levels_, CommandLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
       target.level = target.levels->levels().nearest().name();

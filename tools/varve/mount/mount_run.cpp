@@ -83,6 +83,7 @@ class Mount {
     const CommandLevels::Said said{.levels = options_.levels, .store = {}, .reach = options_.reach};
     VARVE_ASSIGN(levels_,
                  CommandLevels::open(said, options_.read_only ? CommandLevels::Use::help : CommandLevels::Use::save));
+    for (const Status& warning : levels_->take_warnings()) log_(warning.to_string());
     store_ = &levels_->for_saving();
     const StoreLevel& nearest = levels_->levels().nearest();
     source_ = nearest.spec().is_of_node() ? nearest.access().path() : nearest.name();
