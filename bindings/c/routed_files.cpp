@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -100,6 +101,11 @@ class Protection {
   Session& session_;
   std::vector<std::string> names_;
 };
+
+/// Whether an older checkpoint may do instead, as Session::restart() has it.
+bool may_fall_back(const Status& failure) {
+  return failure.code() == StatusCode::corrupt || failure.code() == StatusCode::io_error;
+}
 
 std::string variable_of(const std::string& name) { return std::string(kFileVariable) + name; }
 
@@ -214,14 +220,21 @@ Status RoutedFiles::checkpoint(Session& session, uint64_t step, Persistence pers
   // before.
   if (done.code() == StatusCode::invalid_argument || done.code() == StatusCode::not_found) return done;
   forget_loaded();
-  std::error_code ignored;
-  fs::remove_all(folder_ + "/" + std::to_string(step), ignored);
-  routed_.erase(step);
+  discard_up_to(step);
   return done;
 }
 
 void RoutedFiles::stand_at(std::optional<uint64_t> step) {
   if (loaded_step_ != step) forget_loaded();
+}
+
+void RoutedFiles::discard_up_to(uint64_t step) {
+  const auto end = routed_.upper_bound(step);
+  std::error_code ignored;
+  for (auto one = routed_.begin(); one != end; ++one) {
+    fs::remove_all(folder_ + "/" + std::to_string(one->first), ignored);
+  }
+  routed_.erase(routed_.begin(), end);
 }
 
 void RoutedFiles::forget_loaded() {
@@ -231,56 +244,57 @@ void RoutedFiles::forget_loaded() {
   loaded_.clear();
 }
 
-Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std::string>& names) {
+Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std::string>& names, Status& own_failure) {
   forget_loaded();
   routed_.erase(step);
   std::vector<File> files;
   std::vector<std::unique_ptr<Mapping>> mappings(names.size());
   Protection protection(session);
-  Status failure;
   for (const std::string& name : names) {
-    // What fails here is told where ranks agree on it: by the memory that is not there.
     const Result<std::string> routed = route(step, name);
-    if (!routed.ok()) failure = routed.status();
+    if (!routed.ok()) own_failure = routed.status();
     const std::string path = routed.ok() ? *routed : std::string();
     std::unique_ptr<Mapping>* const mapping = &mappings[files.size()];
     files.push_back({name, path});
-    VARVE_TRY(protection.add(
-        variable_of(name), [] { return std::span<const std::byte>(); },
-        [mapping, path, &failure](uint64_t bytes) -> std::span<std::byte> {
-          mapping->reset();
-          if (path.empty()) return {};
-          Result<Mapping> made = Mapping::make(path, bytes);
-          if (!made.ok()) {
-            if (failure.ok()) failure = made.status();
-            return {};
-          }
-          *mapping = std::make_unique<Mapping>(std::move(*made));
-          return (*mapping)->bytes();
-        }));
+    // The session may save what it has loaded before it returns: that is what the file holds by then.
+    const auto give = [mapping]() -> std::span<const std::byte> {
+      if (*mapping == nullptr) return {};
+      return (*mapping)->bytes();
+    };
+    VARVE_TRY(protection.add(variable_of(name), give, [mapping, path, &own_failure](uint64_t bytes) {
+      mapping->reset();
+      Result<Mapping> made = path.empty() ? Result<Mapping>(own_failure) : Mapping::make(path, bytes);
+      if (!made.ok()) {
+        if (own_failure.ok()) own_failure = made.status();
+        // What runs this makes an error of it, on which the ranks agree.
+        throw std::runtime_error(made.status().to_string());
+      }
+      *mapping = std::make_unique<Mapping>(std::move(*made));
+      return (*mapping)->bytes();
+    }));
   }
   std::vector<std::byte> list;  // which is known already
   VARVE_TRY(protection.add(
-      variable_of(""), [] { return std::span<const std::byte>(); },
+      variable_of(""), [&list] { return std::span<const std::byte>(list); },
       [&list](uint64_t bytes) {
         list.resize(bytes);
         return std::span(list);
       }));
   routed_.erase(step);
   loaded_step_ = step;  // what is there is removed by the next call, also if this one fails
-  const Status done = session.restart({.exactly = step}).status();
-  VARVE_TRY(failure);
-  VARVE_TRY(done);
+  VARVE_TRY(session.restart({.exactly = step}).status());
   loaded_ = std::move(files);
   return {};
 }
 
-Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t rank, const RestartChoice& choice) {
+Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t rank, const RestartChoice& choice,
+                                                     std::deque<Status>& warnings) {
   // As Session::restart() does: a checkpoint on its way is one to restart from once it is there.
   session.wait().ignore("one that did not get there is not listed");
   VARVE_ASSIGN(const std::vector<RestartPoint> points, session.restart_points());
   std::vector<uint64_t> tried;
-  Status damaged;
+  std::vector<Status> passed_over;
+  Status failure;
   for (const RestartPoint& point : points) {
     if (choice.at_most && point.step > *choice.at_most) continue;
     if (choice.exactly && point.step != *choice.exactly) continue;
@@ -288,7 +302,6 @@ Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t 
     tried.push_back(point.step);
     std::vector<std::string> names;
     const Result<std::vector<SavedVariable>> variables = session.saved_variables(point.step);
-    if (!variables.ok() && variables.status().code() != StatusCode::corrupt) return variables.status();
     if (variables.ok()) {
       for (const SavedVariable& variable : *variables) {
         const auto own = [rank](const SavedVariable::Part& part) { return part.rank == rank; };
@@ -298,12 +311,20 @@ Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t 
         }
       }
     }
-    const Status done = variables.ok() ? load(session, point.step, names) : variables.status();
-    if (done.ok()) return std::optional(point.step);
-    if (done.code() != StatusCode::corrupt) return done;
-    damaged = done;
+    Status own_failure;
+    const Status done = variables.ok() ? load(session, point.step, names, own_failure) : variables.status();
+    if (done.ok()) {
+      warnings.insert(warnings.end(), passed_over.begin(), passed_over.end());
+      return std::optional(point.step);
+    }
+    // All ranks go on to an older one, or none does.
+    if (!may_fall_back(done)) return own_failure.ok() ? done : own_failure;
+    passed_over.push_back(
+        done.with_context("the checkpoint of step " + std::to_string(point.step) + " was passed over"));
+    // Of several, the newest; and before all, one that may yet be read.
+    if (failure.ok() || (failure.code() == StatusCode::corrupt && done.code() == StatusCode::io_error)) failure = done;
   }
-  VARVE_TRY(damaged);
+  VARVE_TRY(failure);
   // There is none: the session says what that means.
   forget_loaded();
   return session.restart(choice);

@@ -118,6 +118,16 @@ Result<ElementType> element_type(int type, uint64_t bytes_of_byte) {
                      static_cast<uint32_t>(std::max<uint64_t>(bytes_of_byte, 1))};
 }
 
+/// So many elements at `first`, which may be null where there are none. Throws where no memory can hold so many, so
+/// that what runs the callback makes an error of it: their bytes, counted round, would be those of a few.
+template <class Byte>
+std::span<Byte> span_of(Byte* first, uint64_t count, const ElementType& element) {
+  if (count > static_cast<uint64_t>(PTRDIFF_MAX) / element.bytes) {
+    throw std::length_error("there cannot be so many elements: " + std::to_string(count));
+  }
+  return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
+}
+
 /// What a callback of the program has returned.
 Status callback_status(int returned, const char* what) {
   if (returned == VARVE_OK) return {};
@@ -248,11 +258,11 @@ int varve_protect_vector(varve_session* session, const char* name, int type, uin
       const auto* const first = static_cast<const std::byte*>(data(context, &count));
       // Nothing is saved in place of what it could not give; what runs this makes an error of it.
       if (first == nullptr && count > 0) throw std::runtime_error("the callback gave no elements, but a count of them");
-      return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
+      return c_binding::span_of(first, count, element);
     };
     const auto make_room = [resize, context, element](uint64_t count) -> std::span<std::byte> {
       auto* const first = static_cast<std::byte*>(resize(context, count));
-      return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
+      return c_binding::span_of(first, count, element);
     };
     return to.session.protect_vector(name, element, bytes, make_room);
   });
@@ -383,7 +393,7 @@ int varve_restart_with_files(varve_session* session, const struct varve_restart_
     VARVE_TRY(c_binding::check_pointer(step, "step"));
     VARVE_ASSIGN(const varve::RestartChoice chosen, c_binding::restart_choice(choice));
     VARVE_ASSIGN(c_binding::RoutedFiles * files, c_binding::files_of(to));
-    VARVE_ASSIGN(const std::optional<uint64_t> found, files->restart(to.session, to.rank, chosen));
+    VARVE_ASSIGN(const std::optional<uint64_t> found, files->restart(to.session, to.rank, chosen, to.warnings_left));
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;
     return {};

@@ -1,6 +1,9 @@
 /* The C interface, as a C99 program sees it. The folder to work in is its argument. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -325,6 +328,13 @@ static const void* ids_nowhere(void* context, uint64_t* count) {
   return NULL;
 }
 
+/* More than memory can hold: their bytes, counted round, would be none. */
+static const void* ids_beyond_memory(void* context, uint64_t* count) {
+  struct particles* particles = context;
+  *count = UINT64_C(1) << 61;
+  return particles->masses;
+}
+
 static void* room_for_ids(void* context, uint64_t count) {
   struct particles* particles = context;
   if (count > sizeof particles->masses / sizeof particles->masses[0]) return NULL;
@@ -402,6 +412,11 @@ static void choose_and_go_back(const char* store) {
   CHECK_OK(session, varve_protect_vector(session, "lost", VARVE_DOUBLE, 0, ids_nowhere, room_for_ids, &particles));
   CHECK_CODE(session, varve_checkpoint(session, 4, VARVE_NOW), VARVE_INVALID_ARGUMENT);
   CHECK_OK(session, varve_unprotect(session, "lost"));
+  CHECK_OK(session,
+           varve_protect_vector(session, "vast", VARVE_DOUBLE, 0, ids_beyond_memory, room_for_ids, &particles));
+  CHECK_CODE(session, varve_checkpoint(session, 5, VARVE_NOW), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), "cannot be so many elements") != NULL);
+  CHECK_OK(session, varve_unprotect(session, "vast"));
 
   varve_restart_choice_init(&choice);
   choice.has_exactly = 1;
@@ -537,12 +552,15 @@ static void route_files(const char* store) {
   CHECK_OK(session, varve_checkpoint(session, 1, VARVE_LATER));
   CHECK(fopen(old_path, "r") == NULL); /* it is in the checkpoint now */
   write_text(session, 2, "dump.2/rank0", "of step 2");
+  CHECK_OK(session, varve_route_file(session, 2, "dump.2/rank0", old_path, sizeof old_path));
   CHECK_OK(session, varve_route_file(session, 2, "never written", path, sizeof path));
   CHECK(varve_checkpoint(session, 2, VARVE_LATER) == VARVE_NOT_FOUND);
   CHECK(strstr(varve_error_message(session), "never written") != NULL);
+  check_text(session, 2, "dump.2/rank0", "of step 2"); /* it may be tried again */
   write_text(session, 3, "dump.3/rank0", "of step 3");
   value = 3;
   CHECK_OK(session, varve_checkpoint(session, 3, VARVE_LATER));
+  CHECK(access(old_path, F_OK) != 0); /* no checkpoint can take it any more */
   CHECK(varve_route_file(session, 4, "../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
   CHECK(varve_route_file(session, 4, "a/../../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
   CHECK(varve_route_file(session, 4, "", path, sizeof path) == VARVE_INVALID_ARGUMENT);
@@ -594,6 +612,132 @@ static void route_files(const char* store) {
   CHECK_OK(NULL, varve_close(session));
 }
 
+/* A run that ends right after its checkpoint in memory, or right after it has gone on from that. */
+static void end_at_once(const struct varve_options* options, int goes_on) {
+  varve_session* session = NULL;
+  double value = goes_on ? 0 : 1;
+  uint64_t step = 0;
+  CHECK_OK(NULL, varve_open(options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  if (goes_on) {
+    CHECK_OK(session, varve_restart_with_files(session, NULL, &step, NULL));
+    CHECK(step == 1 && value == 1);
+    CHECK_OK(session, varve_wait(session));
+  } else {
+    write_text(session, 1, "folder/dump", "of step 1");
+    CHECK_OK(session, varve_checkpoint(session, 1, VARVE_LATER));
+  }
+  raise(SIGKILL);
+}
+
+/* A restart from memory saves what it has loaded before it returns: that has the files as they were. */
+static void keep_files_that_are_in_memory_alone(const char* store) {
+  struct varve_options options;
+  varve_session* session = NULL;
+  char levels[1000];
+  uint64_t step = 0;
+  int goes_on, ended = 0;
+  snprintf(levels, sizeof levels, "memory; dir:%s every=10", store);
+  varve_options_init(&options);
+  options.levels = levels;
+  options.job = "files-in-memory";
+  for (goes_on = 0; goes_on < 2; ++goes_on) {
+    const pid_t child = fork();
+    if (child == 0) end_at_once(&options, goes_on);
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child && WIFSIGNALED(ended));
+  }
+  CHECK_OK(NULL, varve_open(&options, &session));
+  double value = 0;
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, NULL));
+  CHECK(step == 1 && value == 1 && varve_file_count(session) == 1);
+  check_text(session, 1, "folder/dump", "of step 1");
+  CHECK_OK(NULL, varve_close(session));
+}
+
+/* Damages a file from behind its head, or puts something in its place that cannot be opened. */
+static void spoil(const char* path, int unreadable) {
+  int byte;
+  long at;
+  if (unreadable) {
+    CHECK(unlink(path) == 0 && mknod(path, S_IFSOCK | 0600, 0) == 0);
+    return;
+  }
+  FILE* file = fopen(path, "r+");
+  CHECK(file != NULL);
+  for (at = 4096; fseek(file, at, SEEK_SET) == 0 && (byte = fgetc(file)) != EOF; ++at) {
+    CHECK(fseek(file, at, SEEK_SET) == 0 && fputc(byte ^ 0x55, file) != EOF);
+  }
+  CHECK(at > 4096 && fclose(file) == 0);
+}
+
+/* Notes the arenas of a store; or spoils those that were not noted. */
+static void look_at_arenas(const char* store, char noted[][64], int* count, int spoils, int unreadable) {
+  char path[4096];
+  const struct dirent* entry;
+  int i, known, spoiled = 0;
+  snprintf(path, sizeof path, "%s/arenas", store);
+  DIR* folder = opendir(path);
+  CHECK(folder != NULL);
+  while ((entry = readdir(folder)) != NULL) {
+    for (known = entry->d_name[0] == '.', i = 0; i < *count; ++i) known |= strcmp(noted[i], entry->d_name) == 0;
+    if (known) continue;
+    if (!spoils) {
+      CHECK(*count < 64 && strlen(entry->d_name) < 64);
+      strcpy(noted[(*count)++], entry->d_name);
+      continue;
+    }
+    snprintf(path, sizeof path, "%s/arenas/%s", store, entry->d_name);
+    spoil(path, unreadable);
+    ++spoiled;
+  }
+  closedir(folder);
+  CHECK(!spoils || spoiled > 0);
+}
+
+/* What cannot be loaded with its files is passed over, with a warning, for an older one. */
+static void pass_over_what_cannot_be_loaded(const char* store, const char* job, int unreadable) {
+  static double numbers[4000];
+  char noted[64][64];
+  struct varve_options options;
+  struct varve_restart_choice choice;
+  varve_session* session = NULL;
+  const char* warning;
+  uint64_t step;
+  uint32_t random = unreadable ? 1 : 2;
+  int i, count = 0, restarted = 0, told = 0;
+  varve_options_init(&options);
+  options.store = store;
+  options.job = job;
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_array(session, "numbers", VARVE_DOUBLE, numbers, 4000, NULL));
+  for (step = 1; step <= 2; ++step) {
+    for (i = 0; i < 4000; ++i) numbers[i] = (random = random * 1664525U + 1013904223U) / 3.0;
+    write_text(session, step, "dump", step == 1 ? "of step 1" : "of step 2");
+    CHECK_OK(session, varve_checkpoint(session, step, VARVE_NOW));
+    if (step == 1) look_at_arenas(store, noted, &count, 0, unreadable);
+  }
+  CHECK_OK(NULL, varve_close(session));
+  look_at_arenas(store, noted, &count, 1, unreadable);
+
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_array(session, "numbers", VARVE_DOUBLE, numbers, 4000, NULL));
+  varve_restart_choice_init(&choice);
+  choice.has_exactly = 1;
+  choice.exactly = 2;
+  CHECK_CODE(session, varve_restart_with_files(session, &choice, &step, &restarted),
+             unreadable ? VARVE_IO_ERROR : VARVE_CORRUPT);
+  while (varve_next_warning(session) != NULL) continue;
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted == 1 && step == 1 && varve_file_count(session) == 1);
+  check_text(session, 1, "dump", "of step 1");
+  while ((warning = varve_next_warning(session)) != NULL) {
+    told += strstr(warning, "step 2 was passed over") != NULL;
+  }
+  CHECK(told == 1);
+  CHECK_OK(NULL, varve_close(session));
+}
+
 int main(int argument_count, char** arguments) {
   CHECK(argument_count == 2);
   run_some_steps(arguments[1]);
@@ -607,6 +751,9 @@ int main(int argument_count, char** arguments) {
   choose_and_go_back(arguments[1]);
   bring_ranks(arguments[1]);
   route_files(arguments[1]);
+  keep_files_that_are_in_memory_alone(arguments[1]);
+  pass_over_what_cannot_be_loaded(arguments[1], "damaged", 0);
+  pass_over_what_cannot_be_loaded(arguments[1], "unreadable", 1);
   tell_the_version();
   name_every_code();
   puts("all is well");

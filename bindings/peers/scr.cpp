@@ -203,23 +203,24 @@ class Client {
   bool complete_output(bool valid) {
     if (phase_ != Phase::output) return fail("no output has been started");
     phase_ = Phase::none;
+    next_ = step_ + 1;
     if (!on_all(valid)) {
-      next_ = step_ + 1;  // what was routed for this one is of no use
+      discard_files();
       return fail("a rank has not written all of its files: " + name_);
     }
     const bool kept = (flags_ & SCR_FLAG_OUTPUT) == 0 || on_all(write_plain_files());
     bool made = true;
     if ((flags_ & SCR_FLAG_CHECKPOINT) != 0 || flags_ == SCR_FLAG_NONE) {
       has_begun_ = true;
-      made = protect_name(name_);
+      made = protect_name(name_, save_name);
       made = made && done(varve_checkpoint(session_, step_, asynchronous() ? VARVE_LATER : VARVE_NOW));
       unprotect_name(name_);
       last_checkpoint_ = Clock::now();
       candidates_.insert(candidates_.begin(), step_);
       names_[step_] = name_;
     }
+    discard_files();
     spent_seconds_ += seconds_since(started_);
-    next_ = step_ + 1;
     return kept && made;
   }
 
@@ -487,9 +488,15 @@ class Client {
     if (!current.empty()) set_current(current.c_str());
   }
 
+  static int append_name(const std::string& name, varve_bytes* to) {
+    return varve_append(to, name.data(), name.size());
+  }
   static int save_name(void* context, varve_bytes* to) {
-    const auto* const client = static_cast<const Client*>(context);
-    return varve_append(to, client->name_.data(), client->name_.size());
+    return append_name(static_cast<const Client*>(context)->name_, to);
+  }
+  /// What a restart has loaded may be saved by the session before it returns.
+  static int save_loaded_name(void* context, varve_bytes* to) {
+    return append_name(static_cast<const Client*>(context)->loaded_name_, to);
   }
   static int load_name_back(void* context, const void* data, size_t bytes) {
     static_cast<Client*>(context)->loaded_name_.assign(static_cast<const char*>(data), bytes);
@@ -499,8 +506,8 @@ class Client {
   static int save_nothing(void*, varve_bytes*) { return VARVE_OK; }
   static int load_nothing(void*, const void*, size_t) { return VARVE_OK; }
   /// `called`: empty where it is not known.
-  bool protect_name(const std::string& called) {
-    return done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this)) &&
+  bool protect_name(const std::string& called, varve_save_function save) {
+    return done(varve_protect_callbacks(session_, kName, save, load_name_back, this)) &&
            (called.empty() ||
             done(varve_protect_callbacks(session_, (kCalled + called).c_str(), save_nothing, load_nothing, this)));
   }
@@ -533,7 +540,7 @@ class Client {
     choice.has_exactly = 1;
     choice.exactly = step;
     int restarted = 0;
-    bool good = protect_name(called);
+    bool good = protect_name(called, save_loaded_name);
     if (good) {
       const int code = with_files ? varve_restart_with_files(session_, &choice, &step, &restarted)
                                   : varve_restart_from(session_, &choice, &step, &restarted);
@@ -591,6 +598,18 @@ class Client {
       fail("several files of the dataset are called " + name + ": say the folder of the one to read");
     }
     return of_that_name.size() == 1 ? of_that_name.front() : std::string();
+  }
+  /// Removes what was routed for the dataset and is still in memory: none of it is in a checkpoint, and no later one
+  /// takes it. The folders that were made for it go, too, up to one that has something else in it, as that of all has.
+  void discard_files() {
+    std::error_code ignored;
+    for (const Routed& file : files_) {
+      fs::remove(file.path, ignored);
+      for (fs::path folder = fs::path(file.path).parent_path(); fs::remove(folder, ignored);) {
+        folder = folder.parent_path();
+      }
+    }
+    files_.clear();
   }
   bool write_plain_files() const {
     bool good = true;

@@ -19,6 +19,13 @@ static int write_one(const char* name, int step) {
   return fclose(file) == 0;
 }
 
+/* Writes a file of the dataset that has been started, and tells where it lies in memory. */
+static void write_at(const char* name, int step, char* path) {
+  CHECK(write_one(name, step));
+  CHECK_CALL(SCR_Route_file(name, path));
+  CHECK(access(path, F_OK) == 0);
+}
+
 static int is_whole(const char* name, int step) {
   char path[SCR_MAX_FILENAME], line[99], wanted[99];
   if (CALL(SCR_Route_file(name, path)) != SCR_SUCCESS) return 0;
@@ -206,13 +213,16 @@ static void once(void) {
   /* A rank that has not written all. */
   CHECK_CALL(SCR_Start_output("ckpt.3", SCR_FLAG_CHECKPOINT));
   CHECK(SCR_Start_output("ckpt.4", SCR_FLAG_CHECKPOINT) == SCR_FAILURE);
+  write_at("ckpt.3/a/part", 3, path);
   CHECK(CALL(SCR_Complete_output(rank_ != 0)) == SCR_FAILURE);
+  CHECK(access(path, F_OK) != 0); /* it takes up no memory */
   /* A dataset without a name, and an output alone, which is no checkpoint. */
   CHECK_CALL(SCR_Start_output("plots", SCR_FLAG_OUTPUT));
   char name[99];
   sprintf(name, "plots/picture.%d", rank_);
-  CHECK(write_one(name, 9));
+  write_at(name, 9, path);
   CHECK_CALL(SCR_Complete_output(1));
+  CHECK(access(path, F_OK) != 0);
   CHECK(checkpoint(4, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
   CHECK_CALL(SCR_Finalize());
   CHECK_CALL(SCR_Init());

@@ -327,6 +327,16 @@ class Scr(Peer):
     def test_runs_that_die_go_on(self):
         self.check_deaths([(), ("memory",)])
 
+    def test_what_is_restarted_from_memory_alone_is_saved_as_it_was(self):
+        # Dies after its first checkpoint, which is not in the cache then; the next run saves it as it restarts.
+        slowly = {"SCR_FLUSH_ASYNC": "1", "VARVE_WRITE_BYTES_PER_SECOND": "100"}
+        self.assertNotEqual(self.run_it(1, "run", TEST_DIES_AT="7", **slowly)[0], 0)
+        self.assertEqual((self.work / "told").read_text(), "1")
+        self.assertIn("from 1 calls", self.run_well(1, "run", SCR_CACHE_SIZE="10"))
+        self.lose("memory")
+        (self.work / "told").unlink()
+        self.assertIn("from 1 calls", self.run_well(1, "run", SCR_CACHE_SIZE="10", SCR_CURRENT="ckpt.1"))
+
     def test_programs_that_just_end_do_so_quietly(self):
         self.check_leaving()
 

@@ -316,6 +316,7 @@ class Session {
   /// Make all grids of a name with the same count; a spare is made along with the second.
   template <class T>
   Result<std::span<T>> make_grid(std::string_view name, uint64_t count) {
+    if (count > UINT64_MAX / sizeof(T)) return Status::invalid_argument("a grid cannot be so large", std::string(name));
     VARVE_ASSIGN(std::byte* const memory, make_grid_bytes(name, count * sizeof(T)));
     return std::span<T>(reinterpret_cast<T*>(memory), count);
   }

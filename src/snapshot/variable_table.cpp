@@ -117,7 +117,8 @@ struct VariableTable::Entry {
   std::function<MutableByteSpan(uint64_t)> vector_resize;
   std::function<Status(ByteVector&)> object_save;
   std::function<Status(ByteSpan)> object_load;
-  ByteVector object;  ///< what the last save callback gave
+  ByteVector object;              ///< what the last save callback gave, or what was loaded
+  MutableByteSpan vector_loaded;  ///< where the resize callback has had it loaded
 
   uint64_t array_bytes = 0;          ///< of the whole array, ghost cells included; only such can be lent
   std::optional<LentGrid> lent;      ///< for the next checkpoint
@@ -139,7 +140,7 @@ struct VariableTable::Entry {
   bool is_array() const { return !vector_bytes && !object_save && !has_boxes && !image.shape.empty(); }
   bool any_size() const { return vector_bytes || object_save; }
   /// Looks where it is now and how large: VariableTable::refresh().
-  Status refresh();
+  Status refresh(bool as_loaded);
   /// Of a vector or an object: memory for as many bytes as were saved.
   Result<MutableByteSpan> resize(const ImageVariable& saved);
   Status check_fits(std::span<const ImageVariable> saved) const;
@@ -233,7 +234,8 @@ Status guarded(std::string_view name, const Call& call) {
 
 }  // namespace
 
-Status VariableTable::Entry::refresh() {
+Status VariableTable::Entry::refresh(bool as_loaded) {
+  const bool takes_loaded = as_loaded && is_loaded;
   if (vector_bytes) {
     ByteSpan bytes;
     VARVE_TRY(guarded(image.name, [&] {
@@ -241,13 +243,19 @@ Status VariableTable::Entry::refresh() {
       return Status();
     }));
     if (bytes.size() % image.type.bytes != 0) return name_mistake(image.name, "its bytes are no whole elements");
+    const bool is_where_loaded =
+        bytes.size() == vector_loaded.size() && (bytes.empty() || bytes.data() == vector_loaded.data());
+    if (takes_loaded && !is_where_loaded)
+      return name_mistake(image.name, "its callback gives something else than what was loaded");
     // What is saved is only read; load() takes its address from the resize callback.
     memory.base = const_cast<std::byte*>(bytes.data());
     image.bytes = memory.region.row_bytes = bytes.size();
     image.shape[0] = bytes.size() / image.type.bytes;
   } else if (object_save) {
-    object.clear();
-    VARVE_TRY(guarded(image.name, [&] { return object_save(object); }));
+    if (!takes_loaded) {
+      object.clear();
+      VARVE_TRY(guarded(image.name, [&] { return object_save(object); }));
+    }
     memory.base = object.data();
     image.bytes = image.shape[0] = memory.region.row_bytes = object.size();
   } else if (own_memory_is_stale && !lent) {
@@ -265,7 +273,7 @@ Result<MutableByteSpan> VariableTable::Entry::resize(const ImageVariable& saved)
       object.resize(saved.bytes);
       into = object;
     } else {
-      into = vector_resize(saved.bytes / saved.type.bytes);
+      into = vector_loaded = vector_resize(saved.bytes / saved.type.bytes);
     }
     return Status();
   }));
@@ -534,7 +542,7 @@ std::vector<uint32_t> VariableTable::take_lent() {
 Status VariableTable::refresh() {
   for (const auto& [name, entry] : entries_) {
     const uint64_t bytes_before = entry->image.bytes;
-    VARVE_TRY(entry->refresh());
+    VARVE_TRY(entry->refresh(as_loaded_));
     if (entry->image.bytes != bytes_before) changed_ = true;
   }
   const uint64_t number_before = image_number_;

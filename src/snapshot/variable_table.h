@@ -137,6 +137,19 @@ class VariableTable {
   /// image's table, which stays the same object, with the same number, while nothing changed its size or place.
   /// Allocates only when something did, or an object grew. Fails as a callback does, and by the rules above.
   Status refresh();
+  /// As long as one lives, refresh() finds what the last load has brought, and nothing else: it takes objects as they
+  /// were loaded, without a save callback, and fails for a vector that is not any more where it was loaded. For saving
+  /// once more what was loaded, while the program need not have taken it over yet.
+  class AsLoaded {
+   public:
+    explicit AsLoaded(VariableTable& table) : table_(table) { table_.as_loaded_ = true; }
+    AsLoaded(const AsLoaded&) = delete;
+    AsLoaded& operator=(const AsLoaded&) = delete;
+    ~AsLoaded() { table_.as_loaded_ = false; }
+
+   private:
+    VariableTable& table_;
+  };
   /// As of the last refresh(), both in the order of names.
   const ImageTable& image() const { return image_; }
   const std::vector<VariableMemory>& memory() const { return memory_; }
@@ -195,6 +208,7 @@ class VariableTable {
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
   bool may_change_ = false;
+  bool as_loaded_ = false;  ///< AsLoaded
   std::map<std::string, Redistribution> overruled_;
   ImageTable image_;
   ByteVector image_header_;

@@ -221,12 +221,32 @@ def test_what_a_callback_raises_is_raised_by_the_call(path: str) -> None:
         (np.frombuffer(b"12345678"), "cannot be written to"),
         (np.array([None]), "Python objects"),
         ({"list": [1]}, "no way to save a list"),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), "mask of a masked array would be lost: data"),
+        ({"sea": np.ma.masked_array([1.0, 2.0], [True, False])}, "mask of a masked array would be lost: data/sea"),
         ({1: 2.0}, "a key is no text"),
     ],
 )
 def test_what_cannot_be_protected_is_refused(path: str, data: Any, why: str) -> None:
     with varve.Session(store=path, job="x") as session, pytest.raises(varve.InvalidArgument, match=why):
         session.protect("data", data)
+
+
+def test_a_mask_is_refused_wherever_an_array_may_come_in(path: str) -> None:
+    sea = np.ma.masked_array(np.zeros((2, 3)), False)
+    state: dict[str, Any] = {"sea": sea.data}
+    with varve.Session(store=path, job="x") as session:
+        with pytest.raises(varve.InvalidArgument, match="mask") as error:
+            session.protect_boxes("boxes", [(sea, (0, 0))], global_shape=(2, 3))
+        assert "getmaskarray" in error.value.hint
+        with pytest.raises(varve.InvalidArgument, match="mask"):
+            session.protect("ragged", {"sea": sea}, ragged=True)
+        session.protect("state", state)
+        state["sea"] = sea
+        with pytest.raises(varve.InvalidArgument, match="mask"):
+            session.checkpoint(1)
+        # What the hint says is another thing.
+        session.protect("state", {"sea": sea.data, "mask": np.ma.getmaskarray(sea)})
+        session.checkpoint(2)
 
 
 def test_a_number_may_not_become_another_kind(path: str) -> None:

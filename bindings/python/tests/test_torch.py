@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -118,7 +119,8 @@ def test_tensors_that_come_and_go_are_no_longer_saved(path: str) -> None:
     assert sorted(varve.Store(path)["train@2"]) == ["state", "state/b", "state/c"]
 
 
-def test_a_damaged_state_is_passed_over(path: str) -> None:
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_a_state_that_cannot_be_loaded_is_passed_over_with_a_warning(path: str, unreadable: bool) -> None:
     with varve.Session(store=path, job="train", codec="store") as session:
         for step in (1, 2):
             torch.manual_seed(step)
@@ -128,10 +130,48 @@ def test_a_damaged_state_is_passed_over(path: str) -> None:
     content = bytearray(newest.read_bytes())
     for at in range(4096, len(content)):
         content[at] ^= 0x55
-    newest.write_bytes(content)
+    if unreadable:  # it is there, and cannot be opened
+        newest.unlink()
+        os.mknod(newest, stat.S_IFSOCK | 0o600)
+    else:
+        newest.write_bytes(content)
     with varve.Session(store=path, job="train") as session:
-        step, _ = varve.torch.load(session)
-    assert step == 1
+        with pytest.warns(varve.VarveWarning, match="the checkpoint of step 2 was passed over"):
+            step, _ = varve.torch.load(session)
+        assert step == 1
+        session.drop(1)
+        with pytest.raises(varve.IoError if unreadable else varve.Corrupt):
+            varve.torch.load(session)
+
+
+def test_a_state_that_makes_no_sense_is_passed_over(path: str) -> None:
+    with varve.Session(store=path, job="train") as session:
+        varve.torch.save({"lr": 0.5}, session, 1)
+        session.protect_callbacks("state", lambda: b"{", lambda saved: None)
+        session.checkpoint(2)
+    is_told = pytest.warns(varve.VarveWarning, match="the checkpoint of step 2 was passed over: a state is no JSON")
+    with varve.Session(store=path, job="train") as session, is_told:
+        assert varve.torch.load(session) == (1, {"lr": 0.5})
+
+
+def test_a_state_in_memory_alone_is_saved_as_it_was_loaded(path: str) -> None:
+    program = (
+        "import os, sys, torch, varve, varve.torch\n"
+        "session = varve.Session(levels='memory; dir:' + sys.argv[1] + ' every=10', job='train')\n"
+        "found = varve.torch.load(session)\n"
+        "if found is None:\n"
+        "    varve.torch.save({'w': torch.arange(1000.0), 'epoch': 7}, session, 1)\n"
+        "else:\n"
+        "    session.wait()\n"
+        "    print(found[0], found[1]['epoch'], found[1]['w'].sum().item(), flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    # Killed after a checkpoint in memory; after a restart from that, which saves it; after a restart from the store.
+    runs = [subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True) for _ in range(3)]
+    assert [run.stdout for run in runs] == ["", "1 7 499500.0\n", "1 7 499500.0\n"], [run.stderr for run in runs]
+    state = varve.torch.load(varve.Store(path)["train@1"])
+    assert state["epoch"] == 7
+    assert torch.equal(state["w"], torch.arange(1000.0))
 
 
 def test_a_view_that_is_not_worked_out_is_saved_as_its_values(path: str) -> None:
@@ -148,7 +188,7 @@ def test_a_view_that_is_not_worked_out_is_saved_as_its_values(path: str) -> None
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, {(1, 2): 3}, torch.rand(3, 3).to_sparse(), torch.zeros(2, device="meta"),
-     torch.zeros(2, dtype=torch.float16).view(torch.complex32)],
+     torch.zeros(2, dtype=torch.float16).view(torch.complex32), np.ma.masked_array([1.0, 2.0], [True, False])],
 )
 def test_what_has_no_bytes_of_its_own_is_refused(path: str, value: Any) -> None:
     with varve.Session(store=path, job="train") as session, pytest.raises(varve.InvalidArgument, match="state/it"):
@@ -158,7 +198,9 @@ def test_what_has_no_bytes_of_its_own_is_refused(path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "structure",
     ["[]", '["tensor"]', '["tensor", "state/w", "nonsense", [2]]', '["tensor", "state/x", "float32", [2]]', "7",
-     '["tensor", "state/w", "float32", [3]]', '["dict", [[1]]]', '["none", 1]', '["value"]'],
+     '["tensor", "state/w", "float32", [3]]', '["dict", [[1]]]', '["none", 1]', '["value"]', "", "{",
+     pytest.param("[" * 100000, id="deep"), '["array", "state/w", "(2,f4", [2]]',
+     '["tensor", "state/w", "float32", [1e999]]'],
 )
 def test_a_state_that_makes_no_sense_is_an_error(path: str, structure: str) -> None:
     with varve.Session(store=path, job="train") as session:

@@ -69,8 +69,18 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def unmasked(name: str, array: Array) -> None:
+    """Raises if some of its elements may be masked: which, other memory says than that of the elements."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise _errors.InvalidArgument(
+            f"the mask of a masked array would be lost: {name}",
+            "save its .data, and what numpy.ma.getmaskarray() gives of it as an array of its own",
+        )
+
+
 def writable(name: str, array: Array) -> None:
-    """Raises unless a restart can put bytes into it as they lie in memory."""
+    """Raises unless a restart can put bytes into it as they lie in memory, which are all there is to it."""
+    unmasked(name, array)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise _errors.InvalidArgument(
             f"an array does not lie in one piece: {name}", "protect the array of which it is a slice, with ghosts="

@@ -190,8 +190,12 @@ class Session:
         after a restart. ``pickle``: whatever else is in it goes through pickle, which runs code of who wrote the store
         when it is loaded.
 
-        varve.InvalidArgument: it is no array in one piece, or cannot be written to, or the numbers or the order do
-        not fit.
+        Of a dtype that is none of C's numbers, a checkpoint has the bytes: it does not know the unit of a datetime64
+        or timedelta64, which are whole numbers of 64 bits to it, nor "f2" from "S2". Protect such an array with the
+        dtype that it was saved with: another one of the same size is not refused, and gives the bytes another meaning.
+
+        varve.InvalidArgument: it is no array in one piece, or has a mask, or cannot be written to, or the numbers or
+        the order do not fit.
         """
         if isinstance(data, MutableMapping):
             if any(said is not None for said in (global_shape, offset, ghosts, order)):
@@ -489,6 +493,7 @@ class _RaggedEntry(_Entry):
         return self.array is None or (value.dtype == self.array.dtype and value.shape[1:] == self.array.shape[1:])
 
     def take(self, value: _arrays.Array) -> None:
+        _arrays.unmasked(self.name, value)
         if not value.flags.c_contiguous:
             raise _errors.InvalidArgument(f"an array does not lie in one piece: {self.name}")
         if math.prod(value.shape[1:]) * value.dtype.itemsize == 0:

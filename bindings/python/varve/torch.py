@@ -106,6 +106,8 @@ class _Packer:
             return ["tensor", self._add(path, as_array(path, value)), str(value.dtype).removeprefix("torch."),
                     list(value.shape)]
         if isinstance(value, (np.ndarray, np.generic)):
+            if isinstance(value, np.ndarray):
+                _arrays.unmasked(path, value)
             array = np.ascontiguousarray(value).reshape(np.shape(value))
             _arrays.element(array.dtype)
             return ["array", self._add(path, array), array.dtype.str, list(array.shape)]
@@ -157,9 +159,16 @@ def _unpack(packed: Any, arrays: Mapping[str, _arrays.Array]) -> Any:
         if kind in ("list", "tuple"):
             ones = [_unpack(one, arrays) for one in content]
             return ones if kind == "list" else tuple(ones)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, SyntaxError) as error:
         raise _errors.Corrupt(f"a state does not fit its tensors: {error}") from error
     raise _errors.Corrupt(f"a state has something unknown: {kind}")
+
+
+def _read_structure(structure: bytes) -> Any:
+    try:
+        return json.loads(structure)
+    except (ValueError, RecursionError) as error:
+        raise _errors.Corrupt(f"a state is no JSON: {error}") from error
 
 
 #: The variables of the last save() with each session, by name of the state.
@@ -192,9 +201,10 @@ def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | No
     """The newest state that is whole.
 
     Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too. What save() has on
-    its way is waited for; if that fails, it is a warning, and an older one is loaded. Another number of processes gets
-    what was the same on all of them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state of ``rank``,
-    without a session. Tensors are on the CPU.
+    its way is waited for; if that fails, it is a warning, and an older one is loaded. It is the same where a newer one
+    is damaged, makes no sense, or cannot be read now. Another number of processes gets what was the same on all of
+    them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state of ``rank``, without a session. Tensors are
+    on the CPU.
     """
     if isinstance(source, Checkpoint):
         return _load_of_set(source, name, rank)
@@ -203,16 +213,24 @@ def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | No
         source.wait()
     except _errors.Error as failure:
         warnings.warn(f"a checkpoint is not there: {failure}", _errors.VarveWarning, stacklevel=2)
-    damaged: _errors.Corrupt | None = None
+    passed_over: dict[int, _errors.Error] = {}
     for step in dict.fromkeys(point.step for point in source.restart_points()):
         if at_most is not None and step > at_most:
             continue
         try:
-            return step, _load_step(source, name, step)
-        except _errors.Corrupt as error:
-            damaged = error
-    if damaged is not None:
-        raise damaged
+            state = _load_step(source, name, step)
+        except (_errors.Corrupt, _errors.IoError) as error:
+            if error.code not in ("corrupt", "io_error"):
+                raise
+            passed_over[step] = error
+            continue
+        for newer, why in passed_over.items():
+            warnings.warn(f"the checkpoint of step {newer} was passed over: {why}", _errors.VarveWarning, stacklevel=2)
+        return step, state
+    if passed_over:
+        # Before all, that of one which may yet be read.
+        failures = list(passed_over.values())
+        raise next((one for one in failures if isinstance(one, _errors.IoError)), failures[0])
     return None
 
 
@@ -240,7 +258,8 @@ def _load_step(session: Session, name: str, step: int) -> Any:
             session.protect(variable.name, array)
             arrays[variable.name] = array
             session.redistribute(variable.name, "same")
-        session.protect_callbacks(name, lambda: b"", structure.append)
+        # The session may save what it has loaded before restart() returns.
+        session.protect_callbacks(name, lambda: structure[-1] if structure else b"", structure.append)
         session.redistribute(name, "same")
         session.restart(exactly=step)
     finally:
@@ -250,11 +269,11 @@ def _load_step(session: Session, name: str, step: int) -> Any:
             session.unprotect(name)
     if not structure:
         raise _errors.NotFound(f"the checkpoint of step {step} has no state of this name: {name}")
-    return _unpack(json.loads(structure[0]), arrays)
+    return _unpack(_read_structure(structure[-1]), arrays)
 
 
 def _load_of_set(checkpoint: Checkpoint, name: str, rank: int) -> Any:
-    structure = json.loads(checkpoint[name].rank(rank).tobytes())
+    structure = _read_structure(checkpoint[name].rank(rank).tobytes())
     wanted = [
         variable
         for variable in checkpoint.values()
