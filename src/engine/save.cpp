@@ -1,7 +1,5 @@
 #include "engine/save.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -88,10 +86,13 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;
   for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
-    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.variables.layouts));
+    sources.push_back(
+        &folders.emplace_back(folder, std::move(group), layouts, options.variables.layouts, options.choice));
   }
   return save_groups(store, sources, name, options, progress, publish);
 }
+
+Result<std::vector<SourceFile>> find_files_of(NamedSource& source, const SaveOptions& options, ProgressSink& progress);
 
 uint64_t doubted_in(const std::vector<SourceFile>& files, const SaveOptions& options) {
   return options.ranks.rank_regex.empty() ? count_doubted_ranks(files) : 0;
@@ -103,11 +104,11 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
   // Before the folder is gone through.
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
-  VARVE_ASSIGN(const NamedSource source, look_at_source(folder));
-  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source, options, progress));
+  VARVE_ASSIGN(NamedSource source, look_at_source(folder));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files_of(source, options, progress));
   const uint64_t doubted_ranks = doubted_in(files, options);
   const auto commit = [&](WriterLease& lease, const SetRecord& record) -> Status {
-    VARVE_TRY(check_unchanged(source.folder, source.self));
+    VARVE_TRY(check_unchanged(source.folder, source.self, options.choice));
     return lease.commit(record);
   };
   VARVE_ASSIGN(SaveReport report,
@@ -271,36 +272,6 @@ Status check_save_options(const SaveOptions& options) {
 }
 
 namespace {
-/// Shell patterns, with those that have matched nothing yet.
-class WatchedGlobs {
- public:
-  explicit WatchedGlobs(const std::vector<std::string>& globs) : globs_(globs), matched_(globs.size()) {}
-
-  /// Whether a path, or one above it, matches any of them.
-  bool match(const std::string& path) {
-    bool any = false;
-    for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
-      const std::string whole = path.substr(0, end);
-      for (size_t i = 0; i < globs_.size(); ++i) {
-        if (any && matched_[i]) continue;
-        const std::string subject = globs_[i].find('/') == std::string::npos ? base_name(whole) : whole;
-        if (::fnmatch(globs_[i].c_str(), subject.c_str(), FNM_PATHNAME) == 0) any = matched_[i] = true;
-      }
-      if (end == std::string::npos) return any;
-    }
-  }
-
-  void warn_of_idle_ones(ProgressSink& progress) const {
-    for (size_t i = 0; i < globs_.size(); ++i) {
-      if (!matched_[i]) progress.warning(Status::not_found("the pattern matches nothing in the folder", globs_[i]));
-    }
-  }
-
- private:
-  const std::vector<std::string>& globs_;
-  std::vector<bool> matched_;
-};
-
 /// What is left of a set is not saved as if it were all.
 Status check_is_whole(const std::vector<SourceFile>& files) {
   for (const SourceFile& file : files) {
@@ -348,44 +319,20 @@ Status check_sizes(const std::vector<SourceFile>& files) {
   return {};
 }
 
-/// Folders stay if something that is in them does.
-Status choose(std::vector<SourceFile>& files, FileChoice choice, ProgressSink& progress) {
-  for (std::vector<std::string>* const globs : {&choice.include, &choice.exclude}) {
-    for (std::string& glob : *globs) {
-      while (glob.size() > 1 && glob.ends_with('/')) glob.pop_back();
-    }
-  }
-  WatchedGlobs excluded(choice.exclude), included(choice.include);
-  std::erase_if(files, [&](const SourceFile& file) { return excluded.match(file.path); });
-  excluded.warn_of_idle_ones(progress);
-  VARVE_TRY(check_is_whole(files));
-  if (choice.include.empty()) return {};
-  std::set<std::string> needed;
-  for (const SourceFile& file : files) {
-    if (!included.match(file.path)) continue;
-    needed.insert(file.path);
-    for (size_t slash = file.path.find('/'); slash != std::string::npos; slash = file.path.find('/', slash + 1))
-      needed.insert(file.path.substr(0, slash));
-  }
-  included.warn_of_idle_ones(progress);
-  std::erase_if(files, [&](const SourceFile& file) { return !needed.contains(file.path); });
-  return {};
-}
-}  // namespace
-
-Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
-                                           ProgressSink& progress) {
+/// find_files(); the named folder itself gets its names_sum.
+Result<std::vector<SourceFile>> find_files_of(NamedSource& source, const SaveOptions& options, ProgressSink& progress) {
   std::vector<SourceFile> files;
   if (source.is_file()) {
     if (!options.choice.all())
       return Status::invalid_argument("one file is saved as it is; patterns choose from a folder", source.self.path);
     files.push_back(source.self);
   } else {
-    VARVE_ASSIGN(files, scan_source_tree(source.folder, progress));
-    const bool was_empty = files.empty();
-    VARVE_TRY(choose(files, options.choice, progress));
+    VARVE_ASSIGN(ChosenFiles chosen, scan_chosen_files(source.folder, options.choice, progress));
+    files = std::move(chosen.files);
+    source.self.names_sum = chosen.names_sum;
+    VARVE_TRY(check_is_whole(files));
     if (files.empty()) {
-      if (!was_empty) return Status::not_found("nothing in the folder is to be saved", source.folder);
+      if (chosen.some_left_out) return Status::not_found("nothing in the folder is to be saved", source.folder);
       progress.warning(Status::not_found("the folder is empty", source.folder));
     }
     VARVE_TRY(check_nothing_is_restored_above(source.folder, files));
@@ -399,13 +346,18 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
   return files;
 }
 
-namespace {
 uint64_t total_bytes(const std::vector<SourceFile>& files) {
   uint64_t bytes = 0;
   for (const SourceFile& file : files) bytes += file.bytes;
   return bytes;
 }
 }  // namespace
+
+Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
+                                           ProgressSink& progress) {
+  NamedSource found = source;
+  return find_files_of(found, options, progress);
+}
 
 std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
                                                        uint32_t group_count_wanted) {
@@ -470,6 +422,7 @@ void write_file(ByteWriter& w, const SourceFile& file) {
   w.signed_varint(file.changed_s);
   w.varint(file.changed_ns);
   w.signed_varint(file.rank);
+  w.varint(file.names_sum);
 }
 
 Result<SourceFile> read_file(ByteReader& reader) {
@@ -491,6 +444,7 @@ Result<SourceFile> read_file(ByteReader& reader) {
   VARVE_ASSIGN(const uint64_t changed_ns, reader.varint());
   file.changed_ns = static_cast<uint32_t>(changed_ns);
   VARVE_ASSIGN(file.rank, reader.signed_varint());
+  VARVE_ASSIGN(file.names_sum, reader.varint());
   return file;
 }
 }  // namespace
@@ -580,7 +534,7 @@ class TogetherSaver {
     VARVE_ASSIGN(plan_.number, number_of_next(store_, plan_.name.job, options_));
     VARVE_ASSIGN(source_, look_at_source(named_));
     plan_.folder = source_.folder;
-    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source_, options_, progress_));
+    VARVE_ASSIGN(std::vector<SourceFile> files, find_files_of(source_, options_, progress_));
     doubted_ranks_ = doubted_in(files, options_);
     plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
@@ -599,7 +553,8 @@ class TogetherSaver {
       const uint32_t process = shares.take(total_bytes(files));
       has_part[process] = true;
       if (process != ranks_.rank()) continue;
-      sources_.push_back(&folders_.emplace_back(plan_.folder, std::move(files), layouts_, options_.variables.layouts));
+      sources_.push_back(&folders_.emplace_back(plan_.folder, std::move(files), layouts_, options_.variables.layouts,
+                                                options_.choice));
     }
     const auto own = has_part.begin() + static_cast<ptrdiff_t>(ranks_.rank());
     part_ = {plan_.name, plan_.run, static_cast<uint32_t>(std::count(has_part.begin(), own, true)),
@@ -619,7 +574,7 @@ class TogetherSaver {
   /// All parts are there: the first process makes the set of them.
   Status complete() {
     VARVE_ASSIGN(const ByteVector told, told_by_first(ranks_, [this]() -> Result<ByteVector> {
-                   VARVE_TRY(check_unchanged(source_.folder, source_.self));
+                   VARVE_TRY(check_unchanged(source_.folder, source_.self, options_.choice));
                    Result<SetRecord> set = Status::internal("no attempt was made");
                    for (int attempt = 0; attempt < kTriesMax; ++attempt) {
                      set = complete_set(store_, plan_.run, plan_.name, part_.count);

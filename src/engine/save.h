@@ -33,14 +33,6 @@ struct RankGrouping {
   bool smaller_groups = false;   ///< rather than leave one of several processes without a group
 };
 
-/// What of a folder is saved: shell patterns. One without '/' matches a component of a path, so that a folder of that
-/// name is meant with all that is below it; one with '/' matches a path from the saved folder on, or one above.
-struct FileChoice {
-  std::vector<std::string> include;  ///< nothing else; empty: all
-  std::vector<std::string> exclude;
-  bool all() const { return include.empty() && exclude.empty(); }
-};
-
 /// How variables are found, and which of them are alike.
 struct VariableRules {
   LayoutReadOptions layouts;
@@ -97,11 +89,7 @@ struct SaveReport {
   uint64_t doubted_ranks = 0;  ///< of save_folder() and save_folder_together(): count_doubted_ranks()
 };
 
-/// A note of this name lies in a folder while the files of that set leave it, as they are saved: what is left is not
-/// the set. It is no part of any set.
-inline constexpr std::string_view kRemovalNotePrefix = ".varve-removing-of-";
 inline std::string removal_note_name(const SetName& set) { return std::string(kRemovalNotePrefix) + set.to_string(); }
-inline bool is_removal_note(std::string_view name) { return name.starts_with(kRemovalNotePrefix); }
 
 /// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. A folder
 /// that is called as a number is a time (core/step_text.h) where the job has times, or a folder beside it is called so.
@@ -110,8 +98,8 @@ inline bool is_removal_note(std::string_view name) { return name.starts_with(kRe
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
 /// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does, or if
-/// there is a note in it that files are being removed, or restored).
-/// Progress is in raw bytes.
+/// there is a note in it that files are being removed, or restored). What the choice leaves out may: where it takes
+/// all, a folder has changed if its time has, else if what it takes of the folder has. Progress is in raw bytes.
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress = null_progress());
 
@@ -128,7 +116,7 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 Status check_save_options(const SaveOptions& options);
 
 /// The file, or what is in the folder as far as `options` choose it, with ranks (scheme.h). Warns if that is nothing.
-/// busy: it has a removal's or a restore's note, in what is not excluded.
+/// busy: a folder that is looked into (scan_chosen_files()) has a removal's or a restore's note that is not excluded.
 Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
                                            ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.

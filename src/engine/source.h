@@ -35,7 +35,27 @@ struct SourceFile {
   int64_t changed_s = 0;  ///< inode change time: tells whether the file was touched while it was saved
   uint32_t changed_ns = 0;
   int64_t rank = -1;
+  /// Of a folder of which a FileChoice takes some: a sum of what lies in it and is taken, which changes if anything of
+  /// that comes, goes or is replaced. 0: none, its time tells of all.
+  uint64_t names_sum = 0;
 };
+
+/// What of a folder is saved: shell patterns. One without '/' matches a component of a path, so that a folder of that
+/// name is meant with all that is below it; one with '/' matches a path from the saved folder on, or one above. A '/'
+/// at the end says nothing.
+struct FileChoice {
+  std::vector<std::string> include;  ///< nothing else; empty: all
+  std::vector<std::string> exclude;
+  bool all() const { return include.empty() && exclude.empty(); }
+};
+
+/// False: for sure, the choice takes neither this path of the saved folder nor anything below it.
+bool may_take(const FileChoice& choice, const std::string& path);
+
+/// A note of this name lies in a folder while the files of that set leave it, as they are saved: what is left is not
+/// the set. It is no part of any set.
+inline constexpr std::string_view kRemovalNotePrefix = ".varve-removing-of-";
+inline bool is_removal_note(std::string_view name) { return name.starts_with(kRemovalNotePrefix); }
 
 /// Where a group's checkpoint comes from: files of a folder, snapshots of a program. Used by one thread at a time; it
 /// can be read from the beginning again, as a save that a prune took for dead starts over.
@@ -71,6 +91,17 @@ class Source {
 Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress,
                                                  size_t depth_max = SIZE_MAX);
 
+/// What a FileChoice takes of a folder.
+struct ChosenFiles {
+  std::vector<SourceFile> files;  ///< sorted by path; with the folders that they lie in
+  uint64_t names_sum = 0;         ///< SourceFile::names_sum of the folder itself
+  bool some_left_out = false;
+};
+/// The same of what `choice` takes, and of the notes of restores and removals, unless these are excluded. What it
+/// cannot take (may_take()) is neither opened nor looked at, so that nothing of it can fail. Warns of patterns that
+/// match nothing.
+Result<ChosenFiles> scan_chosen_files(const std::string& folder, const FileChoice& choice, ProgressSink& progress);
+
 /// What somebody names to be saved: a folder, or one file.
 struct NamedSource {
   std::string folder;  ///< the named one, or that in which the named file lies
@@ -89,6 +120,8 @@ Status failed_while_saved(int error, std::string_view action, const std::string&
 
 /// busy if the file, or what lies in the folder, differs from what the scan saw.
 Status check_unchanged(const std::string& folder, const SourceFile& file);
+/// The same where `choice` was scanned for: what comes and goes in a folder and is not taken changes nothing.
+Status check_unchanged(const std::string& folder, const SourceFile& file, const FileChoice& choice);
 
 /// Waits until whatever happens to the files from now on gives them other times than those that the scan saw, for two
 /// seconds at most: a file system counts time in ticks, and what is written in one tick has one time.
@@ -157,16 +190,17 @@ class SourceReader {
   ByteVector window_;
 };
 
-/// Some files of a folder, as scan_source_tree() found them.
+/// Some files of a folder, as scan_source_tree() found them, or scan_chosen_files() by `choice`.
 class FolderSource final : public Source {
  public:
   /// `layouts` must outlive this.
   FolderSource(std::string folder, std::vector<SourceFile> files, LayoutService& layouts,
-               LayoutReadOptions layout_options)
+               LayoutReadOptions layout_options, FileChoice choice = {})
       : folder_(std::move(folder)),
         files_(std::move(files)),
         layouts_(layouts),
         layout_options_(std::move(layout_options)),
+        choice_(std::move(choice)),
         reader_(folder_, files_) {}
   FolderSource(const FolderSource&) = delete;
   FolderSource& operator=(const FolderSource&) = delete;
@@ -189,6 +223,7 @@ class FolderSource final : public Source {
   const std::vector<SourceFile> files_;
   LayoutService& layouts_;
   const LayoutReadOptions layout_options_;
+  const FileChoice choice_;
   SourceReader reader_;
   /// Of those files whose times may not tell that they change, a sum of the layout; until it was compared.
   std::map<uint32_t, uint32_t> unnoticed_layouts_;

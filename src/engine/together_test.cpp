@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -108,6 +109,51 @@ TEST_P(Together, SaveOneSetThatOneProcessRestoresAndVerifies) {
   // A second one finds everything known.
   ASSERT_TRUE(all_are(on_all([&](const Store& s, Communicator& r) { return save(s, r, true, 8); }), StatusCode::ok));
   EXPECT_LT(Catalog(*store).read({"run", 8}).value().new_bytes, 2000u);
+}
+
+/// Does something once, in whichever process the first bytes have gone through.
+struct OnceSaved final : ProgressSink {
+  explicit OnceSaved(std::function<void()> act_once) : act(std::move(act_once)) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override { std::call_once(once, act); }
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return false; }
+  std::function<void()> act;
+  std::once_flag once;
+};
+
+TEST_P(Together, SaveWhatTheyChooseWhileTheRestComesAndGoes) {
+  TempFolder run;
+  for (int rank = 0; rank < 9; ++rank) {
+    const std::string folder = run / ("rank" + std::to_string(rank));
+    test::write_file(folder + "/data", test::random_bytes(30'000, static_cast<uint64_t>(rank)));
+    test::write_file(folder + "/old.log", "left out");
+  }
+  const auto is_no_log = [](const std::string& path) { return !path.ends_with(".log"); };
+  const test::Snapshot before = test::snapshot_of(run.path(), is_no_log);
+  const auto outcomes_of_saving = [&](uint64_t step, const std::vector<std::string>& exclude,
+                                      const std::function<void(const std::string& folder)>& change) {
+    OnceSaved meanwhile([&] {
+      change(run.path());
+      for (int rank = 0; rank < 9; ++rank) change(run / ("rank" + std::to_string(rank)));
+    });
+    return on_all([&](const Store& s, Communicator& r) {
+      SaveOptions options = test::save_options("run", step);
+      options.choice.exclude = exclude;
+      options.ranks.smaller_groups = true;
+      return save_folder_together(s, run.path(), options, test::layout_service(), r, meanwhile).status();
+    });
+  };
+  const auto logs_change = [](const std::string& folder) {
+    std::filesystem::remove(folder + "/old.log");
+    test::write_file(folder + "/new.log", "left out");
+  };
+  ASSERT_TRUE(all_are(outcomes_of_saving(1, {"*.log"}, logs_change), StatusCode::ok));
+  EXPECT_TRUE(test::restores_as(*test::open_store(fs), {"run", 1}, before)) << "with the times that were read first";
+  EXPECT_TRUE(all_are(outcomes_of_saving(2, {}, logs_change), StatusCode::busy));
+  const auto more_comes = [](const std::string& folder) { test::write_file(folder + "/more", "taken"); };
+  EXPECT_TRUE(all_are(outcomes_of_saving(3, {"*.log"}, more_comes), StatusCode::busy));
 }
 
 TEST_P(Together, SaveAsManyGroupsAsTheyAreToldThoughProcessesStayIdle) {

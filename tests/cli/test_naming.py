@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import unittest
 
 from support import EXISTS, INTERRUPTED, NOT_FOUND, PROGRAM, SUCCESS, USAGE, snapshot
@@ -109,6 +110,77 @@ class Names(WatchTest):
                       self.run_program("save", folder, "--exclude", "*.nope", "--step", "12")[2])
         self.varve("save", folder, "--exclude", "old/", "--step", "10")
         self.assertEqual([file["path"] for file in self.facts("show", "run@10")["files"] if "old" in file["path"]], [])
+
+    def test_a_folder_that_is_left_out_is_not_looked_into(self):
+        self.write("run/out7/data/a.bin")
+        folder = self.work / "run" / "out7"
+        closed = folder / "closed"
+        closed.mkdir(0o700)
+        user = None
+        if os.geteuid() == 0:
+            user = 59_999
+            for parent in (self.work, folder.parent, folder, folder / "data"):
+                parent.chmod(0o755)
+            for parent, _, files in os.walk(self.store):
+                for path in (parent, *(os.path.join(parent, name) for name in files)):
+                    os.chown(path, user, user)
+        else:
+            closed.chmod(0)
+            self.addCleanup(closed.chmod, 0o700)
+
+        def save(step, *choice):
+            saved = subprocess.run([PROGRAM, "save", str(folder), "--step", step, *choice], env=self.environment(),
+                                   cwd=self.work, user=user, extra_groups=None if user is None else [],
+                                   capture_output=True, check=False, timeout=300)
+            return saved.returncode, saved.stderr.decode()
+
+        for step, choice in (("1", ()), ("1", ("--include", "*.bin"))):
+            code, err = save(step, *choice)
+            self.assertNotEqual(code, SUCCESS)
+            self.assertIn("closed", err)
+        for step, choice in (("1", ("--exclude", "closed")), ("2", ("--exclude", "clo*/")),
+                             ("3", ("--include", "data/*.bin"))):
+            self.assertEqual(save(step, *choice), (SUCCESS, ""))
+
+    def test_what_is_left_out_may_come_and_go(self):
+        """Beside a program that writes and removes logs in the folder, and in one below it, all the time."""
+        self.write("run/data/a.bin", os.urandom(200_000))
+        data = self.run_folder / "data"
+        stop = threading.Event()
+
+        def write_logs():
+            while not stop.is_set():
+                for folder in (self.run_folder, data):
+                    for name in ("one.log", "two.log"):
+                        (folder / name).write_bytes(b"log")
+                        (folder / name).unlink()
+
+        writer = threading.Thread(target=write_logs)
+        writer.start()
+        self.addCleanup(writer.join)
+        self.addCleanup(stop.set)
+        for step in ("1", "2", "3"):
+            code, _, err = self.run_program("save", self.run_folder, "--exclude", "*.log", "--step", step)
+            self.assertEqual(code, SUCCESS, err)
+        self.varve("save", self.run_folder, "--include", "*.bin", "--step", "4")
+        self.varve("restore", "run@4", self.work / "back")
+        self.assertEqual(sorted(snapshot(self.work / "back")), [b"data", b"data/a.bin"])
+
+    def test_the_store_may_lie_in_the_folder_if_it_is_left_out(self):
+        self.write("data/a.bin")
+        self.run_folder.rmdir()
+        for choice in ((), ("--exclude", "*.log"), ("--include", "*.bin"), ("--exclude", "store/packs")):
+            said = self.fails(USAGE, "save", self.work, "--job", "work", "--step", "1", *choice)
+            self.assertIn("the store lies in the folder that is to be saved", said)
+            self.assertIn("--exclude", said)
+        self.varve("save", ".", "--job", "work", "--step", "1", "--exclude", "store")
+        self.varve("save", self.work, "--job", "work", "--step", "2", "--exclude", "st*/")
+        self.varve("save", self.work, "--job", "work", "--step", "3", "--include", "data/*")
+        self.assertIn("the store lies in", self.fails(USAGE, "save", self.store, "--exclude", "*", "--job", "work"))
+        for step in ("1", "2", "3"):
+            self.assertEqual([file["path"] for file in self.facts("show", f"work@{step}")["files"]],
+                             ["data", "data/a.bin"])
+        self.assert_whole()
 
     def test_an_empty_folder_is_told(self):
         (self.work / "empty").mkdir()

@@ -153,4 +153,43 @@ void declare_file_filter(Arguments& arguments, FileFilter& filter) {
       "only files that match; a pattern without '/' is compared with the last part of the path; several may be given");
 }
 
+namespace {
+Status check_pattern(const std::string& glob) {
+  for (size_t at = 0; at < glob.size(); ++at) {
+    if (glob[at] == '\\') {
+      ++at;
+    } else if (glob[at] == '[') {
+      size_t first = at + 1;
+      if (first < glob.size() && (glob[first] == '!' || glob[first] == '^')) ++first;
+      at = glob.find(']', first + 1);  // one that comes first is itself among the characters
+      if (at == std::string::npos)
+        return Status::invalid_argument("a [ of the pattern is not closed", glob, "\\[ is the character itself");
+    }
+  }
+  return {};
+}
+}  // namespace
+
+Status check_patterns(const std::vector<std::string>& globs) {
+  for (const std::string& glob : globs) VARVE_TRY(check_pattern(glob));
+  return {};
+}
+
+IdlePatterns::IdlePatterns(const FileFilter& filter) {
+  for (const std::string& glob : filter.globs) each_.push_back({.globs = {glob}, .rank = filter.rank});
+}
+
+void IdlePatterns::note(const TreeFile& file) {
+  std::erase_if(each_, [&](const FileFilter& one) { return one.matches(file); });
+}
+
+std::vector<Status> IdlePatterns::warnings() const {
+  std::vector<Status> warnings;
+  for (const FileFilter& one : each_)
+    warnings.push_back(Status::not_found(
+        one.rank ? "the pattern matches nothing of this rank" : "the pattern matches nothing in the set",
+        one.globs.front()));
+  return warnings;
+}
+
 }  // namespace varve::cli

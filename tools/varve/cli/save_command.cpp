@@ -28,22 +28,6 @@ namespace varve::cli {
 namespace {
 /// An arena for each 32 of very many small files would be more files than data.
 constexpr uint64_t kGroupBytesMin = 16_MiB;
-
-/// fnmatch() takes a bracket that nothing closes for a character, which hardly anybody means.
-Status check_brackets(const std::string& glob) {
-  for (size_t at = 0; at < glob.size(); ++at) {
-    if (glob[at] == '\\') {
-      ++at;
-    } else if (glob[at] == '[') {
-      size_t first = at + 1;
-      if (first < glob.size() && (glob[first] == '!' || glob[first] == '^')) ++first;
-      at = glob.find(']', first + 1);  // one that comes first is itself among the characters
-      if (at == std::string::npos)
-        return Status::invalid_argument("a [ of the pattern is not closed", glob, "\\[ is the character itself");
-    }
-  }
-  return {};
-}
 }  // namespace
 
 void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help) {
@@ -243,9 +227,8 @@ class SaveCommand final : public Command {
 
   Status check_source(const SaveOptions& options) const {
     for (const std::string& tag : tags_) VARVE_TRY(check_tag(tag));
-    for (const std::vector<std::string>& globs : {options.choice.exclude, options.choice.include}) {
-      for (const std::string& glob : globs) VARVE_TRY(check_brackets(glob));
-    }
+    VARVE_TRY(check_patterns(options.choice.exclude));
+    VARVE_TRY(check_patterns(options.choice.include));
     if (folder_.empty() == stdin_name_.empty())
       return Status::invalid_argument("one thing is to be saved: a folder, a file, or --stdin NAME", folder_);
     if (stdin_name_.empty()) return {};
@@ -275,7 +258,7 @@ class SaveCommand final : public Command {
     return catalog.check_is_new(name, {Remedy::choose_another_step, name.to_string()});
   }
 
-  /// A set with the store in it would have all sets in it.
+  /// A set with the store in it would have all sets in it: the store may lie there only if it is left out.
   Status check_store_is_elsewhere(const Session& session) const {
     if (!stdin_name_.empty()) return {};
     VARVE_ASSIGN(const std::string named, session.store_path());
@@ -286,8 +269,11 @@ class SaveCommand final : public Command {
     const std::filesystem::path folder = std::filesystem::weakly_canonical(folder_, error);
     const std::filesystem::path below = store.lexically_relative(folder);
     if (below.empty() || *below.begin() == "..") return {};
+    const bool is_the_folder = below == ".";
+    if (!is_the_folder && !may_take(saving_.options.choice, below.string())) return {};
     return Status::invalid_argument("the store lies in the folder that is to be saved", location.folder,
-                                    "keep the store elsewhere, or save a folder beside it");
+                                    is_the_folder ? "keep the store elsewhere, or save a folder beside it"
+                                                  : "keep the store elsewhere, or leave its folder out with --exclude");
   }
 
   /// One set goes to one place: processes on other nodes may have another environment, or options file. Collective.
