@@ -343,7 +343,10 @@ class Restorer {
         ranks_(ranks),
         progress_(progress),
         shares_(record.raw_bytes, ranks.rank_count()),
-        copier_(store, target, files_, options, progress) {}
+        copier_(store, target, files_, options, progress) {
+    for (const std::string& glob : options.filter.globs)
+      idle_patterns_.push_back({.globs = {glob}, .rank = options.filter.rank});
+  }
 
   /// Walks the tree and brings the wanted files that are this process's into the staging folder.
   Status stage() {
@@ -354,6 +357,7 @@ class Restorer {
             // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
             const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
             if (options_.filter.matches(file)) {
+              std::erase_if(idle_patterns_, [&](const FileFilter& one) { return one.matches(file); });
               VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
             } else if (file.type == FileType::directory) {
               files_.note_other_folder(file);
@@ -387,6 +391,17 @@ class Restorer {
     std::array<uint64_t, 1> any = {target_.gave_names() ? uint64_t{1} : uint64_t{0}};
     if (ranks_.all_max(any).ok() && any[0] == 0 && ranks_.rank() == 0) target_.take_note_back();
     return given;
+  }
+
+  /// A slip in one of several patterns is not to go unnoticed. All processes walk the whole tree, and the first one
+  /// says it. What nobody can read any more may have matched.
+  void warn_of_idle_patterns() const {
+    if (ranks_.rank() > 0 || has_lost_leaves()) return;
+    for (const FileFilter& one : idle_patterns_) {
+      progress_.warning(Status::not_found(
+          one.rank ? "the pattern matches nothing of this rank" : "the pattern matches nothing in the set",
+          one.globs.front()));
+    }
   }
 
   /// Wanted files of all processes.
@@ -537,7 +552,8 @@ class Restorer {
   std::vector<uint32_t> staged_;  ///< files whose copies are planned
   PackCopier copier_;
   uint64_t lost_leaf_count_ = 0, unnamed_file_count_ = 0;
-  uint64_t lost_sum_ = 0;  ///< says which ones are lost
+  uint64_t lost_sum_ = 0;                  ///< says which ones are lost
+  std::vector<FileFilter> idle_patterns_;  ///< of the filter, one in each: those that no file has matched yet
 };
 
 /// The record of the set, as the first process finds it.
@@ -620,6 +636,7 @@ Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, 
   RestoreReport report;
   report.set = record.name;
   VARVE_TRY(restorer.publish(report));
+  restorer.warn_of_idle_patterns();
   if (!restorer.first_damage().ok()) progress.warning(restorer.first_damage());
   return gather_report(report, ranks);
 }

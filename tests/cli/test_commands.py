@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
+from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, snapshot
 
 RECORD_KEYS = {"name", "job", "step", "number", "created_s", "scheme", "policy", "chunker", "match", "rank_count", "file_count",
                "raw_bytes", "new_bytes", "stored_bytes", "group_count"}
@@ -27,7 +27,7 @@ class Help(ProgramTest):
         text = self.varve("help")
         self.assertEqual(text, self.varve("--help"))
         self.assertLess(set(self.COMMANDS), set(self.all_commands()))
-        for word in ("Exit codes", "  75 ", "  130 "):
+        for word in ("Exit codes", "  75 ", "  126 ", "  127 ", "  130 "):
             self.assertIn(word, text)
 
     def test_of_each_command_shows_an_example(self):
@@ -167,6 +167,31 @@ class Restore(WithThreeSets):
     def test_brings_back_what_globs_match(self):
         self.varve("restore", "implosion@6", self.work / "back", "--files", "*.cpu000[12]", "--files", "*.boundary")
         self.assertEqual(sorted(os.listdir(self.work / "back")), ["XX1000.boundary", "XX1000.cpu0001", "XX1000.cpu0002"])
+
+    def test_a_pattern_that_matches_nothing_beside_others_is_told(self):
+        restore = ("restore", "implosion@6", self.work / "back", "--overwrite")
+        show = ("show", "implosion@6")
+        for command in (restore, show):
+            for more, said in ((("--files", "*.typo", "--files", "*.cpu0001", "--files", "no/*"),
+                                ["nothing in the set: *.typo", "nothing in the set: no/*"]),
+                               (("--files", "*.boundary", "--files", "*.cpu000[3]", "--rank", "3"),
+                                ["nothing of this rank: *.boundary"]),
+                               (("--files", "*.cpu000[12]", "--files", "*.boundary"), [])):
+                with self.subTest(command=command[0], more=more):
+                    code, _, err = self.run_program(*command, *more)
+                    self.assertEqual(code, SUCCESS)
+                    self.assertEqual(err.splitlines(), ["varve: warning: the pattern matches " + one for one in said])
+        self.assertEqual(sorted(os.listdir(self.work / "back")),
+                         ["XX1000.boundary", "XX1000.cpu0001", "XX1000.cpu0002", "XX1000.cpu0003"])
+        self.assertNotIn("warning", self.fails(3, *restore, "--files", "*.typo"))
+
+    def test_a_pattern_with_an_open_bracket_is_refused(self):
+        for glob in ("[", "x[]", "*.cpu000[12"):
+            for command in (("restore", "implosion@6", self.work / "back", "--files"), ("show", "implosion@6", "--files"), ("find",)):
+                with self.subTest(command=command[0], glob=glob):
+                    self.assertIn("is not closed: " + glob, self.fails(USAGE, *command, glob))
+        self.assertFalse((self.work / "back").exists())
+        self.fails(3, "find", r"\[")
 
     def test_replaces_files_only_when_told_to(self):
         old = self.write("back/XX1000", b"precious")

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pty
 import subprocess
 import tarfile
 import unittest
@@ -54,12 +55,50 @@ class Remarks(ProgramTest):
         self.assertEqual(len(self.names()), 4)
         self.varve("prune", "--keep-last", "1", "--keep-tag", "best")
         self.assertEqual(self.names(), ["run@2", "run@4"])
-        self.varve("note", "run@2", "--remove")
-        self.assertEqual(self.varve("note", "run@2"), "run@2 has no note\n")
+        self.assertEqual(self.varve("note", "run@2", "--remove"), "run@2 has no note any more\n")
+        self.assertEqual(self.varve("note", "run@2", "--remove"), "run@2 has no note\n")
+        self.assertEqual(self.facts("note", "run@2", "--remove"), {"set": "run@2", "note": ""})
         self.varve("drop", "run@2")
         self.write("run/dump0002/data", b"another")
         self.varve("save", self.work / "run" / "dump0002")
         self.assertEqual(self.varve("tag", "run@2"), "run@2: no tags\n")
+
+    def test_a_list_says_which_sets_have_a_note(self):
+        self.varve("note", "run@1", "figure 3")
+        self.varve("pin", "run@2")
+        self.varve("tag", "run@2", "best")
+        self.varve("note", "run@2", "figure 4")
+        lines = [line.split() for line in self.varve("list").splitlines()]
+        self.assertEqual(lines[0][-1], "tags")
+        self.assertEqual((lines[1][-1], lines[2][-3:]), ("note", ["pinned,", "best,", "note"]))
+        self.assertNotIn("note", lines[3])
+        # Where the note itself is shown, or tags alone, there is no word of it.
+        self.assertIn("  tags     pinned, best\n  note     figure 4\n", self.varve("show", "run@2"))
+        self.assertEqual(self.varve("tag", "run@2"), "run@2: pinned, best\n")
+
+    def test_a_note_comes_back_as_it_was_written(self):
+        for note in ("one line", "two\nlines", "a tab\t and \x1b[31mred\x1b[0m", "it ends with a line\n", "Größe"):
+            with self.subTest(note=note):
+                self.varve("note", "run@1", note)
+                self.assertEqual(self.varve("note", "run@1"), note if note.endswith("\n") else note + "\n")
+                self.assertEqual(self.facts("note", "run@1")["note"], note)
+
+    def test_a_note_plays_no_tricks_on_a_terminal(self):
+        self.varve("note", "run@1", "two\nlines, \x1b[31mred")
+        ours, terminal = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = self.start("note", "run@1", stdout=terminal)
+        os.close(terminal)
+        self.assertEqual((process.wait(timeout=60), process.stderr.read()), (SUCCESS, b""))
+        process.stderr.close()
+        self.assertEqual(os.read(ours, 1000).decode().replace("\r\n", "\n"), "two\nlines, \\x1b[31mred\n")
+
+    def test_a_note_that_is_not_there_is_not_found(self):
+        code, out, err = self.run_program("note", "run@1")
+        self.assertEqual((code, out), (NOT_FOUND, b""))
+        self.assertIn("varve: the set has no note: run@1\n", err)
+        code, out, err = self.run_program("note", "run@1", "--json")
+        self.assertEqual((code, out, json.loads(err)["error"]["code"]), (NOT_FOUND, b"", "not_found"))
 
     def test_sets_are_called_by_their_tags(self):
         self.write("run/final/data", b"the end")
@@ -255,6 +294,16 @@ class Archives(ProgramTest):
         self.assertEqual(snapshot(back), snapshot(folder))
         with tarfile.open(fileobj=io.BytesIO(self.archive("run@1", "--files", "sub/*"))) as tar:
             self.assertEqual([name for name in tar.getnames() if name != "sub"], ["sub/data"])
+
+    def test_a_pattern_that_matches_nothing_beside_others_is_told(self):
+        self.write("run1/a.txt")
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1")
+        done = subprocess.run([PROGRAM, "restore", "run@1", "--tar", "--files", "*.txt", "--files", "*.tyx"], capture_output=True,
+                              env=self.environment(), check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (SUCCESS, b"varve: warning: the pattern matches nothing in the set: *.tyx\n"))
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+            self.assertEqual(tar.getnames(), ["a.txt"])
 
     def test_folders_keep_their_modes_and_times_whatever_group_their_files_are_of(self):
         folder = self.work / "run1"

@@ -4,9 +4,9 @@ import signal
 import time
 import unittest
 
-from support import FAILURE, NOT_FOUND, SUCCESS, USAGE, ProgramTest
+from support import FAILURE, SUCCESS, USAGE, ProgramTest
 
-REQUEUE = 75
+REQUEUE, CANNOT_EXECUTE, NO_SUCH_PROGRAM = 75, 126, 127
 
 
 class Run(ProgramTest):
@@ -45,7 +45,7 @@ class Run(ProgramTest):
             self.assertEqual(self.shell("exit 0", *options, VARVE_STORE="")[0], SUCCESS)
             self.assertEqual(sorted(self.work.iterdir()), before, options)
         code, _, _ = self.run_program("run", "--", "no-such-program", environment=self.environment(VARVE_STORE=""))
-        self.assertEqual(code, NOT_FOUND)
+        self.assertEqual(code, NO_SUCH_PROGRAM)
         self.assertEqual(sorted(self.work.iterdir()), before)
 
     def test_what_was_counted_before_there_was_a_store_counts_in_it(self):
@@ -68,9 +68,19 @@ class Run(ProgramTest):
 
     def test_says_what_is_wrong(self):
         self.assertIn("a program to run is wanted", self.fails(USAGE, "run"))
-        self.assertIn("no-such-program", self.fails(NOT_FOUND, "run", "--", "no-such-program"))
         self.assertIn("auto, code, scontrol or no is wanted", self.fails(USAGE, "run", "--requeue", "maybe", "--", "true"))
         self.assertIn("say both", self.fails(USAGE, "run", "--store", "a", "--levels", "dir:b", "--", "true"))
+
+    def test_a_program_that_cannot_be_started_is_told_as_shells_tell_it(self):
+        """What it might itself have ended with, as 3, is told from that."""
+        self.write("text", b"#!/bin/sh\nexit 3\n").chmod(0o644)
+        for program, code in (("no-such-program", NO_SUCH_PROGRAM), ("./none", NO_SUCH_PROGRAM), ("text/below", NO_SUCH_PROGRAM),
+                              ("./text", CANNOT_EXECUTE), (self.work, CANNOT_EXECUTE)):
+            with self.subTest(program=program):
+                self.assertIn("varve: cannot start: ", self.fails(code, "run", "--", program))
+        self.assertEqual(self.shell("exit 0")[0], SUCCESS)
+        (self.work / "text").chmod(0o755)
+        self.fails(3, "run", "--", "./text")
 
     def test_passes_on_that_it_is_to_stop(self):
         script = 'trap "echo stopped; exit 9" USR1; echo ready; while :; do sleep 0.05; done'

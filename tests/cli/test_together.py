@@ -94,6 +94,14 @@ class Together(ProgramTest):
             self.assertEqual(json.loads(out)["file_count"], len(snapshot(SAMPLE / "DD0006")))
             self.assertEqual(snapshot(self.work / f"back{count}"), snapshot(SAMPLE / "DD0006"))
 
+    def test_a_pattern_that_matches_nothing_is_told_once(self):
+        self.varve("save", SAMPLE / "DD0006")
+        for count in COUNTS:
+            restore = ("restore", "implosion@6", "back", "--overwrite", "--files", "*.cpu0001", "--files", "*.typo")
+            code, out, err = self.together(count, *restore)
+            self.assertEqual((code, err), (SUCCESS, ["varve: warning: the pattern matches nothing in the set: *.typo"]), out)
+        self.assertEqual(os.listdir(self.work / "back"), ["XX1000.cpu0001"])
+
     def test_verify_says_what_one_process_says(self):
         self.succeeds(2, "save", SAMPLE / "DD0006")
         for count in COUNTS:

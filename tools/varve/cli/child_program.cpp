@@ -79,8 +79,9 @@ Result<ChildEnd> run_child(const ChildProgram& child, const HeldSignals& signals
   if (process < 0) return Status::from_errno(errno, "fork", child.command.front());
   if (process == 0) become(child, signals, writing.get());
   writing.reset();
-  VARVE_TRY(await_start(reading, process, child.command.front()));
   ChildEnd end;
+  end.not_started = await_start(reading, process, child.command.front());
+  if (!end.not_started.ok()) return end;
   for (;;) {
     const int number = signals.wait();
     if (number == SIGCHLD) {

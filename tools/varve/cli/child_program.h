@@ -23,7 +23,8 @@ struct ChildProgram {
 
 /// How it ended.
 struct ChildEnd {
-  int code = 0;  ///< as a shell has it: what it returned, or 128 and the number of the signal that ended it
+  Status not_started{};  ///< why it did not become the program, of which nothing else is known then
+  int code = 0;          ///< as a shell has it: what it returned, or 128 and the number of the signal that ended it
   std::optional<std::string> asked_by{};  ///< the signal that asked for a stop, and was passed on
   bool interrupted = false;               ///< from the terminal, which tells the program itself
 };
@@ -45,7 +46,7 @@ class HeldSignals {
   sigset_t held_{}, before_{};
 };
 
-/// Starts it, and returns when it has ended. not_found: there is no such program.
+/// Starts it, and returns when it has ended. In ChildEnd::not_started, not_found: there is no such program.
 Result<ChildEnd> run_child(const ChildProgram& child, const HeldSignals& signals);
 
 }  // namespace varve::cli

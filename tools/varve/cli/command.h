@@ -32,6 +32,8 @@ class Command {
   virtual std::string_view hint_for_more() const { return {}; }
   /// What went wrong without the command's own words about it is a Status, which the caller reports.
   virtual Result<ExitCode> run(Session& session) = 0;
+  /// What the program ends with where run() has failed so.
+  virtual ExitCode exit_code_for(const Status& failure) const { return exit_code_of(failure.code()); }
 };
 
 std::unique_ptr<Command> make_init_command();

@@ -22,6 +22,7 @@ class FindCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
+    VARVE_TRY(check_patterns({glob_}));
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     const Catalog catalog(*store);
     VARVE_ASSIGN(std::vector<SetName> names, catalog.sets());

@@ -24,20 +24,20 @@ class ListCommand final : public Command {
     const Catalog catalog(*store);
     VARVE_ASSIGN(std::vector<SetName> names, names_of(catalog));
     std::vector<SetRecord> records;
-    bool damaged = false;
+    ExitCode code = ExitCode::success;
     for (const SetName& name : names) {
       Result<SetRecord> record = catalog.read(name);
       if (record.ok()) {
         records.push_back(std::move(*record));
       } else if (record.status().code() != StatusCode::not_found) {  // else it was dropped just now
         session.warn(record.status().with_context("cannot read the set " + name.to_string()));
-        damaged = true;
+        if (code != ExitCode::damaged) code = exit_code_of(record.status().code());
       }
     }
     const Result<std::map<SetName, SetRemarks>> remarks = Remarks(*store).all();
     if (!remarks.ok()) session.warn(remarks.status().with_context("cannot read what is said of the sets"));
     print(session, records, remarks.ok() ? *remarks : std::map<SetName, SetRemarks>());
-    return damaged ? ExitCode::damaged : ExitCode::success;
+    return code;
   }
 
  private:

@@ -48,6 +48,8 @@ std::string_view exit_code_help() {
          "  5    already exists\n"
          "  6    busy, try again\n"
          "  75   of run: the program was stopped, and has work left\n"
+         "  126  of run: the program cannot be executed\n"
+         "  127  of run: there is no such program\n"
          "  130  interrupted\n";
 }
 

@@ -10,13 +10,15 @@ namespace varve::cli {
 /// What the program returns to whoever started it. Stable: scripts rely on it (docs/GUIDE.md, "Exit codes").
 enum class ExitCode : int {
   success = 0,
-  failure = 1,         ///< the system failed: input or output, no space, permission, memory, a missing feature
-  usage = 2,           ///< the command line makes no sense
-  not_found = 3,       ///< a store, set, file or variable that was named does not exist
-  damaged = 4,         ///< stored bytes are not what they should be
-  already_exists = 5,  ///< what was to be created exists
-  busy = 6,            ///< somebody else is in the way: trying again may help
-  interrupted = 130,   ///< stopped by a signal, in good order
+  failure = 1,            ///< the system failed: input or output, no space, permission, memory, a missing feature
+  usage = 2,              ///< the command line makes no sense
+  not_found = 3,          ///< a store, set, file or variable that was named does not exist
+  damaged = 4,            ///< stored bytes are not what they should be
+  already_exists = 5,     ///< what was to be created exists
+  busy = 6,               ///< somebody else is in the way: trying again may help
+  cannot_execute = 126,   ///< of run: there is such a program, which cannot be executed (as shells have it)
+  no_such_program = 127,  ///< of run
+  interrupted = 130,      ///< stopped by a signal, in good order
 };
 
 ExitCode exit_code_of(StatusCode code);

@@ -117,7 +117,8 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   }
   if (!outcome.ok()) {
     if (together) ranks.join().status().ignore("what is to be said is another failure");
-    return fail(outcome.status());
+    fail(outcome.status());
+    return parsed->command->exit_code_for(outcome.status());
   }
   if (!printed.ok()) return fail(printed);
   return *outcome;

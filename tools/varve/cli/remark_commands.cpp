@@ -1,5 +1,6 @@
 // What people say of sets: pin, unpin, tag, note; and rename, as it is of names too.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -127,7 +128,8 @@ class TagCommand final : public Command {
     if (session.json()) {
       session.print_facts(Json{{"set", set.to_string()}, {"tags", said.tags}});
     } else {
-      session.print(quote_name(set.to_string()) + ": " + (said.tags.empty() ? "no tags" : words_of(said)) + "\n");
+      session.print(quote_name(set.to_string()) + ": " + (said.tags.empty() ? "no tags" : pin_and_tags_of(said)) +
+                    "\n");
     }
     return ExitCode::success;
   }
@@ -161,17 +163,26 @@ class NoteCommand final : public Command {
     VARVE_ASSIGN(const std::string before, remarks.note(set));
     if (remove_ || !text_.empty()) VARVE_TRY(remarks.write_note(set, text_));
     VARVE_ASSIGN(const std::string note, remarks.note(set));
+    if (note.empty() && !remove_)
+      return Status::not_found("the set has no note", set.to_string(),
+                               fmt::format("`varve note {} TEXT` writes one", set.to_string()));
     if (session.json()) {
       session.print_facts(Json{{"set", set.to_string()}, {"note", note}});
+    } else if (note.empty()) {
+      session.print(quote_name(set.to_string()) + (before.empty() ? " has no note\n" : " has no note any more\n"));
     } else {
-      session.print(note.empty() ? quote_name(set.to_string()) +
-                                       (remove_ && !before.empty() ? " has no note any more\n" : " has no note\n")
-                                 : escape_text(note) + "\n");
+      session.print(shown(note));
     }
     return ExitCode::success;
   }
 
  private:
+  /// As it was written, for a program; for a terminal, so that it cannot play tricks on that.
+  static std::string shown(const std::string& note) {
+    const std::string text = ::isatty(STDOUT_FILENO) == 1 ? escape_lines(note) : note;
+    return text.ends_with('\n') ? text : text + '\n';
+  }
+
   std::string set_, text_;
   bool remove_ = false;
 };

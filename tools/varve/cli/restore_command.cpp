@@ -46,6 +46,7 @@ class RestoreCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
     options_.sync = !no_sync_;
+    VARVE_TRY(check_patterns(options_.filter.globs));
     if (folder_.empty() != tar_)
       return Status::invalid_argument(tar_ ? "--tar writes to standard output, and to no folder" : "where to?", folder_,
                                       "name a folder, or say --tar");

@@ -111,11 +111,17 @@ class RunCommand final : public Command {
     child.stop_signal = signal_;
     child.note_stop = [this, &session](const char* signal) { note_stop(session, signal); };
     const Result<ChildEnd> end = run_child(child, signals);
-    if (!end.ok()) {
-      forget().ignore("it was not started");
-      return end.status();
-    }
+    if (!end.ok() || !end->not_started.ok()) forget().ignore("it was not started");
+    VARVE_TRY(end.status());
+    not_started_ = !end->not_started.ok();
+    VARVE_TRY(end->not_started);
     return conclude(session, *end, slurm);
+  }
+
+  /// As shells have it, so that it is told from what the program itself ends with.
+  ExitCode exit_code_for(const Status& failure) const override {
+    if (!not_started_) return Command::exit_code_for(failure);
+    return failure.code() == StatusCode::not_found ? ExitCode::no_such_program : ExitCode::cannot_execute;
   }
 
  private:
@@ -295,6 +301,7 @@ class RunCommand final : public Command {
   bool reset_ = false;
   FileSystem& files_ = posix_file_system();
   JobStarts starts_;
+  bool not_started_ = false;  ///< as there is no such program, or it cannot be executed
 };
 }  // namespace
 

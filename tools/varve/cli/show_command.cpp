@@ -48,6 +48,7 @@ class ShowCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
+    VARVE_TRY(check_patterns(filter_.globs));
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(SetName name, Catalog(*store).resolve(set_));
     VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_, session.begin_progress()));
@@ -60,6 +61,7 @@ class ShowCommand final : public Command {
       return Status::not_found("no file of the set matches", name.to_string(),
                                "`varve show " + name.to_string() + "` lists its files");
     }
+    warn_of_idle_patterns(session, details);
     if (session.json()) {
       print_json(session, details);
     } else {
@@ -69,6 +71,17 @@ class ShowCommand final : public Command {
   }
 
  private:
+  void warn_of_idle_patterns(Session& session, const SetDetails& details) const {
+    IdlePatterns idle(filter_);
+    for (const FileDetails& file : details.files) {
+      TreeFile found;
+      found.path = file.path;
+      found.rank = file.rank;
+      idle.note(found);
+    }
+    for (const Status& warning : idle.warnings()) session.warn(warning);
+  }
+
   static Json file_json(const FileDetails& file) {
     Json variables = Json::array();
     for (const VariableDetails& variable : file.variables) {
@@ -129,7 +142,7 @@ class ShowCommand final : public Command {
                               format_count(record.file_count, "file", "files"),
                               format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
                               format_time(record.created_s)));
-    if (const std::string said = words_of(remarks_); !said.empty()) session.print("  tags     " + said + "\n");
+    if (const std::string said = pin_and_tags_of(remarks_); !said.empty()) session.print("  tags     " + said + "\n");
     if (!note_.empty()) session.print("  note     " + escape_text(note_) + "\n");
     session.print(fmt::format("  stored   {} ({}) in {}\n", format_size(record.stored_bytes()),
                               format_ratio(record.raw_bytes, record.stored_bytes()),

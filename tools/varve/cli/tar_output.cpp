@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/process.h"
 #include "core/loaded_library.h"
 #include "mount/stored_set.h"
@@ -192,11 +193,13 @@ Result<uint64_t> write_tar(const Store& store, const SetName& name, const FileFi
   VARVE_ASSIGN(const ArchiveLibrary library, ArchiveLibrary::load());
   TarWriter tar(library, store, name, memory_bytes, progress);
   VARVE_TRY(tar.begin());
+  IdlePatterns idle(filter);
   uint64_t count = 0;
   const Status written = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
     for (const TreeFile& file : leaf.files) {
       if (!filter.matches(file)) continue;
       VARVE_TRY(tar.add(leaf, file));
+      idle.note(file);
       ++count;
     }
     return {};
@@ -204,6 +207,7 @@ Result<uint64_t> write_tar(const Store& store, const SetName& name, const FileFi
   VARVE_TRY(catalog.unless_dropped(name, written));
   if (count == 0 && !filter.all()) return Status::not_found("no file of the set matches", name.to_string());
   VARVE_TRY(tar.end());
+  for (const Status& warning : idle.warnings()) progress.warning(warning);
   return count;
 }
 

@@ -100,6 +100,15 @@ std::string format_count(uint64_t count, std::string_view singular, std::string_
 
 std::string escape_text(std::string_view text) { return escape(text, /*inside_quotes=*/false); }
 
+std::string escape_lines(std::string_view text) {
+  std::string escaped;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    escaped += escape_text(text.substr(0, end)) + '\n';
+    text.remove_prefix(end + 1);
+  }
+  return escaped + escape_text(text);
+}
+
 std::string quote_name(std::string_view name) {
   std::string_view rest = name;
   bool plain = !name.empty() && name.front() != '"' && name.front() != ' ' && name.back() != ' ';
@@ -121,10 +130,16 @@ Result<double> parse_share(const std::string& text) {
   return Status::invalid_argument("a share is from 0 to 1, or from 0% to 100%", text);
 }
 
-std::string words_of(const SetRemarks& remarks) {
+std::string pin_and_tags_of(const SetRemarks& remarks) {
   std::string words = remarks.pinned ? "pinned" : "";
   for (const std::string& tag : remarks.tags) words += (words.empty() ? "" : ", ") + tag;
   return words;
+}
+
+std::string words_of(const SetRemarks& remarks) {
+  const std::string words = pin_and_tags_of(remarks);
+  if (!remarks.has_note) return words;
+  return words.empty() ? "note" : words + ", note";
 }
 
 std::string line_of(const LevelCopy& copy) {

@@ -29,6 +29,8 @@ std::string format_count(uint64_t count, std::string_view singular, std::string_
 /// `text` with control characters, bytes that are not UTF-8 and characters that reorder text written as escapes, so
 /// that no name can play tricks on a terminal.
 std::string escape_text(std::string_view text);
+/// The same with its line feeds as they are.
+std::string escape_lines(std::string_view text);
 /// A name for a person: as it is if it is plain, else escaped and in double quotes.
 std::string quote_name(std::string_view name);
 
@@ -36,6 +38,8 @@ std::string quote_name(std::string_view name);
 std::string line_of(const LevelCopy& copy);
 
 /// "pinned, best, converged": what is said of a set, but for its note.
+std::string pin_and_tags_of(const SetRemarks& remarks);
+/// The same, and the word "note" if it has one.
 std::string words_of(const SetRemarks& remarks);
 
 /// A table whose columns line up.

@@ -61,6 +61,20 @@ TEST(Tables, LineUp) {
   EXPECT_EQ(table.render(), "set       size\ngröße@1    1 B\na@10     100 B\n");
 }
 
+TEST(Text, EscapesEachLineOfANoteByItself) {
+  EXPECT_EQ(escape_lines("one\n\x1b[2J\n\n"), "one\n\\x1b[2J\n\n");
+  EXPECT_EQ(escape_lines("no line\tends"), "no line\\tends");
+  EXPECT_EQ(escape_lines(""), "");
+}
+
+TEST(Text, WordsOfASetSayThatItHasANote) {
+  EXPECT_EQ(words_of({}), "");
+  EXPECT_EQ(words_of({.pinned = false, .has_note = true, .tags = {}}), "note");
+  const SetRemarks all{.pinned = true, .has_note = true, .tags = {"best", "final"}};
+  EXPECT_EQ(words_of(all), "pinned, best, final, note");
+  EXPECT_EQ(pin_and_tags_of(all), "pinned, best, final");
+}
+
 TEST(ExitCodes, FollowFromTheKindOfFailure) {
   EXPECT_EQ(exit_code_of(StatusCode::ok), ExitCode::success);
   EXPECT_EQ(exit_code_of(StatusCode::corrupt), ExitCode::damaged);
