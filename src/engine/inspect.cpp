@@ -261,7 +261,8 @@ Status check_set_is_there(const Store& store, const SetRecord& record, std::set<
 
 Status note_damage(const Store& store, const SetRecord& record, std::set<Score>& known, StoreStatistics& statistics) {
   const Status there = check_set_is_there(store, record, known);
-  if (there.code() != StatusCode::corrupt) return there;
+  const bool is_lacking = there.code() == StatusCode::corrupt || there.code() == StatusCode::not_found;
+  if (!is_lacking) return there;
   if (Catalog(store).unless_dropped(record.name, there).code() == StatusCode::not_found) return {};
   if (statistics.damaged_sets.empty()) statistics.first_damage = there;
   statistics.damaged_sets.push_back(record.name);
@@ -275,20 +276,30 @@ Result<StoreStatistics> store_statistics(const Store& store) {
   std::set<Score> known_packs;
   VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
   for (const SetName& name : sets) {
-    VARVE_ASSIGN(SetRecord record, catalog.read(name));
+    const Result<SetRecord> record = catalog.read(name);
+    const Result<FileStatus> status = store.backend().status(catalog.record_path(name));
+    const auto is_gone = [](const Status& what) { return what.code() == StatusCode::not_found; };
+    if (is_gone(record.status()) || is_gone(status.status())) continue;  // it was dropped just now
+    VARVE_TRY(record.status());
+    VARVE_TRY(status.status());
     ++statistics.set_count;
-    statistics.raw_bytes += record.raw_bytes;
-    VARVE_ASSIGN(FileStatus status, store.backend().status(catalog.record_path(name)));
-    statistics.metadata_bytes += status.bytes;
-    VARVE_TRY(note_damage(store, record, known_packs, statistics));
+    statistics.raw_bytes += record->raw_bytes;
+    statistics.metadata_bytes += status->bytes;
+    VARVE_TRY(note_damage(store, *record, known_packs, statistics));
   }
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
   for (const ArenaId& id : arenas) {
-    VARVE_ASSIGN(std::shared_ptr<ArenaReader> arena, store.arena(id));
+    const Result<std::shared_ptr<ArenaReader>> opened = store.arena(id);
+    if (opened.status().code() == StatusCode::not_found) continue;  // a prune has removed it just now
+    VARVE_TRY(opened.status());
+    const ArenaReader* const arena = opened->get();
     ++statistics.arena_count;
     uint64_t body_bytes = 0;
     for (size_t i = 0; i < arena->index().packs.size(); ++i) {
-      VARVE_ASSIGN(PackMeta meta, arena->read_pack_meta(i));
+      const Result<PackMeta> read = arena->read_pack_meta(i);
+      if (read.status().code() == StatusCode::not_found) break;  // likewise
+      VARVE_TRY(read.status());
+      const PackMeta& meta = *read;
       VARVE_ASSIGN(std::string chain, recipe_name(meta.recipe));
       const uint64_t stored = arena->index().packs[i].body_bytes, raw = meta.held_bytes();
       for (ShareStatistics* share : {&statistics.classes[meta.class_key], &statistics.chains[chain]}) {

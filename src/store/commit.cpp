@@ -38,6 +38,17 @@ Result<bool> is_left_for(Backend& backend, const std::string& path, int64_t now_
   return age_seconds >= seconds;
 }
 
+namespace {
+/// A copy of a store may lack folders in which there was nothing.
+Status make_missing_folders(const Store& store) {
+  Backend& backend = store.backend();
+  VARVE_TRY(backend.status(store_header_path(store.path())).status());
+  VARVE_TRY(store.check_identity());
+  for (const std::string_view folder : kStoreFolders) VARVE_TRY(backend.make_folder(join_path(store.path(), folder)));
+  return backend.settle(store.path());
+}
+}  // namespace
+
 Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
   if (!id) {
     VARVE_ASSIGN(id, UniqueId::random());
@@ -46,8 +57,10 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
   VARVE_ASSIGN(lease->power_, store.backend().watch_power());
   lease->path_ = join_path(store.writers_path(), id->hex());
-  Result<std::unique_ptr<HeldRecord>> record =
-      store.backend().records().hold(lease->path_, as_bytes(lease_text(own_process_number())));
+  const std::string text = lease_text(own_process_number());
+  Result<std::unique_ptr<HeldRecord>> record = store.backend().records().hold(lease->path_, as_bytes(text));
+  if (record.status().code() == StatusCode::not_found && make_missing_folders(store).ok())
+    record = store.backend().records().hold(lease->path_, as_bytes(text));
   if (!record.ok()) {
     if (record.status().code() != StatusCode::permission_denied) return record.status();
     return record.status().with_hint("the store is not writable by this user");

@@ -190,7 +190,10 @@ Result<bool> mark_set(const Store& store, const SetName& name, GatheredNeeds& ga
                        (record.ok() && now.ok() &&
                         encode_set_record(*now, store.score()) != encode_set_record(*record, store.score()));
     if (!other) {
-      return unknown(marked, "the set " + name.to_string(), {Remedy::drop_set, name.to_string()});
+      const bool may_not = marked.code() == StatusCode::permission_denied;
+      return unknown(
+          marked, "the set " + name.to_string(),
+          may_not ? Hint("do it as a user who may read all of the store") : Hint(Remedy::drop_set, name.to_string()));
     }
     record = now;
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <thread>
 
 #include "core/faulty_file_system.h"
@@ -58,6 +59,63 @@ struct Prune : testing::Test {
   MemoryFileSystem fs;
   std::unique_ptr<Store> store;
 };
+
+/// Does something right before the file of this number is opened for reading.
+class BeforeOpening final : public ForwardingFileSystem {
+ public:
+  BeforeOpening(FileSystem& inner, int number, std::function<void()> act)
+      : ForwardingFileSystem(inner), left_(number), act_(std::move(act)) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (left_-- == 0) act_();
+    return ForwardingFileSystem::open_read(path);
+  }
+  bool has_acted() const { return left_ < 0; }
+
+ private:
+  int left_;
+  std::function<void()> act_;
+};
+
+TEST_F(Prune, IsNoDamageToWhoVerifiesBesideIt) {
+  bool has_acted = true;
+  for (int number = 0; has_acted; ++number) {
+    SCOPED_TRACE(number);
+    save({"a", 1}, numbers_between(1, 20));
+    save({"a", 2}, numbers_between(101, 120));
+    BeforeOpening files(fs, number, [&] {
+      drop({"a", 1});
+      prune();
+    });
+    const auto beside = Store::open(files, "/s");
+    ASSERT_TRUE(beside.ok());
+    const Result<VerifyReport> report = verify_store(**beside, true);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    for (const Damage& damage : report->damages) ADD_FAILURE() << damage.what.to_string();
+    has_acted = files.has_acted();
+    if (!has_acted) drop({"a", 1});
+    drop({"a", 2});
+    prune();
+  }
+}
+
+class UnreadableArenas final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (path.ends_with(".arena")) return Status(StatusCode::permission_denied, "cannot open the file", path);
+    return ForwardingFileSystem::open_read(path);
+  }
+};
+
+TEST_F(Prune, OrAVerifyTakesWhatItMayNotReadForNoDamage) {
+  save({"a", 1}, numbers_between(1, 20));
+  UnreadableArenas files(fs);
+  const auto store_of_another_user = Store::open(files, "/s").value();
+  EXPECT_EQ(verify_store(*store_of_another_user, true).status().code(), StatusCode::permission_denied);
+  const Status pruned = prune_store(*store_of_another_user, at_once()).status();
+  EXPECT_EQ(pruned.code(), StatusCode::permission_denied) << pruned.to_string();
+  EXPECT_EQ(pruned.remedy(), Remedy::none) << "nobody is to drop what is whole";
+}
 
 TEST_F(Prune, OfAnEmptyStoreDoesNothing) {
   const PruneReport report = prune();

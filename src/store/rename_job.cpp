@@ -41,13 +41,19 @@ Status commit_as(const Store& store, const SetRecord& record, const SetName& nam
 
 /// What has a tag is pinned under the new name meanwhile, for a prune that keeps sets for their tags may have seen the
 /// name without it.
-Status copy_remarks(const Store& store, CopiedSet& set, const SetName& to) {
+Status copy_remarks(const Store& store, CopiedSet& set, const SetName& to, ProgressSink& progress) {
   const SetName& from = set.record.name;
   const Remarks remarks(store);
   VARVE_ASSIGN(auto all, remarks.all());
   const SetRemarks& said = all[from];
   set.pinned = said.pinned;
   set.is_held = !said.pinned && !said.tags.empty() && !all[to].pinned;
+  // Whose pin that is nobody knows: a set that somebody has pinned must not go.
+  if (!said.pinned && all[to].pinned) {
+    progress.warning(Status::already_exists("the set is pinned under its new name already, and stays so",
+                                            to.to_string(),
+                                            "unpin it if nobody has pinned it: a rename that was stopped may have"));
+  }
   if (said.pinned || set.is_held) VARVE_TRY(remarks.pin(to));
   for (const std::string& tag : said.tags) VARVE_TRY(remarks.add_tag(to, tag));
   if (said.has_note) {
@@ -118,12 +124,14 @@ Status rename_job(const Store& store, const std::string& from, const std::string
     if (!std::exchange(set.is_held, false)) return {};
     return Remarks(store).unpin({to, set.record.name.step}).status();
   };
+  bool both_names = false;
   const auto rename_all = [&]() -> Status {
     for (CopiedSet& set : sets) {
       if (progress.cancelled()) return Status::cancelled();
       const SetName name{to, set.record.name.step};
       VARVE_TRY(commit_as(store, set.record, name, progress));
-      VARVE_TRY(copy_remarks(store, set, name));
+      VARVE_TRY(copy_remarks(store, set, name, progress));
+      both_names = true;
     }
     for (CopiedSet& set : sets) {
       VARVE_TRY(old_lease->check());
@@ -136,7 +144,8 @@ Status rename_job(const Store& store, const std::string& from, const std::string
   const Status renamed = rename_all();
   // Where that failed, the old names are there still, with what they have.
   for (CopiedSet& set : sets) let_go(set).ignore("it stays pinned, as it does when this is killed");
-  return renamed;
+  if (renamed.ok() || !both_names) return renamed;
+  return renamed.with_context("sets have both names now, and nothing is lost: rename it again, joining the new job");
 }
 
 }  // namespace varve

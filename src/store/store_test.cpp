@@ -114,6 +114,18 @@ TEST(StoreFolder, IsAStoreOrNotWhereverItsMakingCrashes) {
   }
 }
 
+TEST(StoreFolder, GetsFoldersBackThatACopyHasLeftOutSinceTheyWereEmpty) {
+  MemoryFileSystem fs;
+  ASSERT_TRUE(Store::create(fs, "/s").ok());
+  for (const std::string_view folder : kStoreFolders)
+    ASSERT_TRUE(fs.remove_directory(join_path("/s", std::string(folder))).ok());
+  const auto store = Store::open(fs, "/s");
+  ASSERT_TRUE(store.ok()) << store.status().to_string();
+  const Status saved = test::save_numbers(**store, {"job", 1}, {1, 2}, 1);
+  EXPECT_TRUE(saved.ok()) << saved.to_string();
+  EXPECT_TRUE(test::check_numbers(**store, {"job", 1}, {1, 2}).ok());
+}
+
 TEST(StoreFolder, OfEitherScoreLengthHoldsSets) {
   for (size_t score_bytes : {size_t{20}, size_t{32}}) {
     MemoryFileSystem fs;

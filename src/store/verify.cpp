@@ -41,6 +41,8 @@ class Verifier {
     VARVE_TRY(agree(ranks_, check_sets()));
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, share_arenas());
     VARVE_TRY(agree(ranks_, check_arenas(arenas)));
+    // What this user may not read may be whole.
+    VARVE_TRY(agree(ranks_, refused_));
     VARVE_TRY(gather_findings());
     if (ranks_.rank() == 0) check_packs();
     VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? report_packs() : Status()));
@@ -55,7 +57,15 @@ class Verifier {
   VerifyReport take() && { return std::move(report_); }
 
  private:
+  /// Whether it is no damage, but that this user may not read it.
+  bool is_refused(const Status& what) {
+    if (what.code() != StatusCode::permission_denied) return false;
+    if (refused_.ok()) refused_ = what.with_hint("verify it as a user who may read all of the store");
+    return true;
+  }
+
   void report(const Status& what, const Users& users, std::optional<ArenaId> arena = {}, bool disposable = false) {
+    if (is_refused(what)) return;
     Damage damage{
         what, {users.sets.begin(), users.sets.end()}, {users.files.begin(), users.files.end()}, disposable, arena};
     report_.damages.push_back(std::move(damage));
@@ -73,7 +83,11 @@ class Verifier {
     report_.set_count = sets.size();
     for (const SetName& name : sets) {
       if (progress_.cancelled()) return Status::cancelled();
+      const size_t before = report_.damages.size();
       check_record(name.to_string(), catalog.read(name));
+      // What was dropped meanwhile lacks nothing.
+      if (report_.damages.size() > before && catalog.read(name).status().code() == StatusCode::not_found)
+        report_.damages.erase(report_.damages.begin() + static_cast<ptrdiff_t>(before), report_.damages.end());
     }
     return {};
   }
@@ -179,6 +193,8 @@ class Verifier {
     for (const ArenaId& id : arenas) {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+      // A prune has removed it since it was listed: what sets need of it is looked for elsewhere.
+      if (arena.status().code() == StatusCode::not_found || is_refused(arena.status())) continue;
       if (!arena.ok()) {
         pack_damages_.push_back({arena.status(), id, packs_expected_in(id)});
         continue;
@@ -216,6 +232,7 @@ class Verifier {
   }
 
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {
+    if (what.code() == StatusCode::not_found) return;  // its arena went meanwhile
     if (!score) {
       // The arena's own index: what it lists was found by going through the file.
       report(what, {}, arena);
@@ -326,6 +343,7 @@ class Verifier {
   Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;
+  Status refused_;  ///< what this user may not read
   std::unordered_map<Score, PackUse, ScoreHash> packs_;
   std::unordered_map<Score, Users, ScoreHash> node_users_;
   std::vector<PackDamage> pack_damages_;
