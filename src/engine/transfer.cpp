@@ -365,6 +365,12 @@ class Transfer {
 
   Result<TransferReport> run(const SetName& name) {
     VARVE_TRY(look(name));
+    // There it would be taken for the whole.
+    if (!source_.has_all_ranks()) {
+      return Status::invalid_argument(
+          fmt::format("this is the share of one node alone, {} of {} ranks", source_.rank_count, source_.run_ranks),
+          name.to_string(), "the job's next run, or a drain on each node, brings the shares of all nodes together");
+    }
     VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.backend().watch_power());
     VARVE_ASSIGN(there_, record_there(from_, to_, source_, options_.if_exists));
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));

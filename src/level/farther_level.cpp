@@ -50,10 +50,13 @@ Status LevelPush::start() {
 void LevelPush::note_set(uint64_t step, uint64_t number, bool must) { give_up(queue_.note(step, number, must)); }
 
 void LevelPush::give_up(const std::vector<uint64_t>& steps) const {
+  // What it has of earlier runs is not known until it has been reached.
+  const bool is_compared = queue_.knows_backlog();
   for (const uint64_t step : steps) {
-    const Status why = Status::resource_limit(fmt::format("{} falls behind, and does not get this set (backlog={})",
-                                                          duty_.level.name(), *duty_.level.backlog),
-                                              SetName{duty_.job, step}.to_string());
+    const Status why = Status::resource_limit(
+        fmt::format("{} falls behind, and does not get this set{} (backlog={})", duty_.level.name(),
+                    is_compared ? "" : ", unless it is there already", *duty_.level.backlog),
+        SetName{duty_.job, step}.to_string());
     duty_.note_given_up(why);
     tell({.what = LevelNews::What::given_up, .step = step, .why = why});
   }
@@ -89,13 +92,20 @@ Status LevelPush::end(Ending ending) {
 void LevelPush::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
   // A level that is away is looked for again with the next set.
-  if (const Status noted = run_guarded([&] { return note_backlog(); }); !noted.ok()) {
+  const auto look_for_backlog = [this] {
+    const Status noted = run_guarded([&] { return note_backlog(); });
+    if (noted.ok()) return;
     record(noted);
     give_up(queue_.take_up({}, /*all=*/false));
-  }
+  };
+  look_for_backlog();
   for (;;) {
     const PushQueue::Turn turn = queue_.await(parts_.pause());
     if (turn.stopped) return;
+    if (turn.looks) {
+      look_for_backlog();
+      continue;
+    }
     if (turn.step) {
       const Moment begin = MonotonicClock::now();
       const Status pushed = run_guarded([&] { return push(*turn.step); });
@@ -132,8 +142,8 @@ Status LevelPush::note_backlog() {
     return duty_.complete_before && duty_.complete_before(step);
   };
   due.replaceable = [this](uint64_t step) { return duty_.policy_for(step) == IfExists::replace; };
-  VARVE_ASSIGN(const std::vector<OwedSet> owed, backlog_of(*duty_.from, *to_, due));
-  give_up(queue_.take_up(owed, /*all=*/true));
+  VARVE_ASSIGN(const LevelBacklog backlog, backlog_of(*duty_.from, *to_, due));
+  give_up(queue_.take_up(backlog, /*all=*/true));
   return {};
 }
 
@@ -142,9 +152,9 @@ Status LevelPush::bring_all(ProgressSink& progress) {
   Status blocked = run_guarded([&] { return note_backlog(); });
   if (!blocked.ok()) {
     // Whatever is due may be owed.
-    VARVE_ASSIGN(const std::vector<OwedSet> owed,
+    VARVE_ASSIGN(const LevelBacklog backlog,
                  backlog_of_unreached(*duty_.from, {.level = duty_.level, .job = duty_.job}));
-    give_up(queue_.take_up(owed, /*all=*/false));
+    give_up(queue_.take_up(backlog, /*all=*/false));
     return blocked;
   }
   Status failure;
@@ -345,6 +355,10 @@ void FartherLevel::forget(uint64_t step) {
 }
 
 bool FartherLevel::owes(uint64_t step, uint64_t number) const { return push_ && push_->owes(step, number); }
+
+bool FartherLevel::has_overlooked(uint64_t step, uint64_t number) {
+  return push_ && push_->has_overlooked(step, number);
+}
 
 LevelProgress FartherLevel::progress(const RunNews&) const {
   return push_ ? push_->progress() : LevelProgress{.level = name()};

@@ -69,6 +69,8 @@ class LevelPush {
   void forget(uint64_t step) { queue_.forget(step); }
   /// Whether the set still has to stay in the nearest store for this level.
   bool owes(uint64_t step, uint64_t number) const { return queue_.owes(step, number); }
+  /// PushQueue::has_overlooked().
+  bool has_overlooked(uint64_t step, uint64_t number) { return queue_.has_overlooked(step, number); }
   LevelProgress progress() const { return queue_.progress(); }
 
   /// In place of start(): brings there what is owed, one set after the other, until nothing is left that can be brought
@@ -128,6 +130,7 @@ class FartherLevel final : public StoreLevel {
   void accept(const NewSet& set) override;
   void forget(uint64_t step) override;
   bool owes(uint64_t step, uint64_t number) const override;
+  bool has_overlooked(uint64_t step, uint64_t number) override;
   LevelProgress progress(const RunNews& run) const override;
   Status finish(const std::optional<NewSet>& last, Moment end) override;
   Status end(Ending ending) override;

@@ -245,6 +245,8 @@ class Level {
   virtual void forget(uint64_t /*step*/) {}
   /// Whether nearer levels must hold the set until this one has it.
   virtual bool owes(uint64_t /*step*/, uint64_t /*number*/) const { return false; }
+  /// The same of a set that lies in the nearest store, but was not accepted: somebody else has saved it there.
+  virtual bool has_overlooked(uint64_t /*step*/, uint64_t /*number*/) { return false; }
   /// Whether this level makes the set, which is in the nearest store, outlast the loss of nodes.
   virtual bool protects(uint64_t /*step*/) const { return false; }
   /// Before the nearest store drops a set; where this fails, the set stays.

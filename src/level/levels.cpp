@@ -92,7 +92,10 @@ void Levels::forget(uint64_t step) {
 
 bool Levels::owes_behind(const Level& level, uint64_t step, uint64_t number) const {
   const auto own = std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one.get() == &level; });
-  return std::any_of(own, all_.end(), [&](const auto& one) { return one.get() != &level && one->owes(step, number); });
+  const bool is_nearest = &level == &nearest();
+  return std::any_of(own, all_.end(), [&](const auto& one) {
+    return one.get() != &level && (one->owes(step, number) || (is_nearest && one->has_overlooked(step, number)));
+  });
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "core/guarded.h"
@@ -17,11 +18,13 @@ namespace varve {
 
 SegmentFamily job_memory(const std::string& shared_memory, const std::string& job, const LevelSpec& nearest,
                          const std::string& path, const std::string& node) {
-  // A node's own store has the same name on all nodes, and other paths.
+  // A node's own store has the same name on all nodes, and other paths; two in different folders may be named alike.
   const bool by_name = nearest.is_of_node() || nearest.is_on_servers();
+  LevelSpec named = nearest;
+  if (nearest.is_of_node()) named.place = std::filesystem::absolute(nearest.place).string();
   const std::string of_node = node.empty() ? std::string() : "\n" + node;
   return {shared_memory, static_cast<uint32_t>(::getuid()),
-          make_job_key((by_name ? nearest.name() : path) + of_node, job)};
+          make_job_key((by_name ? named.name() : path) + of_node, job)};
 }
 
 // The snapshots in the nodes' shared memory, as a level: those of the run itself are its session's, those that dead

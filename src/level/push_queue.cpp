@@ -36,6 +36,7 @@ std::vector<uint64_t> PushQueue::note(uint64_t step, uint64_t number, bool must)
     // There is a reason to try again what failed, whether this one is due or not.
     attempts_.last_failed = false;
     ++attempts_.reasons;
+    seen_.emplace(step, number);
     if ((must || is_due(level_, number)) && noted_.insert(step).second) waiting_.push_back({step, number});
     given_up = give_up_too_many();
   }
@@ -79,9 +80,23 @@ bool PushQueue::owes(uint64_t step, uint64_t number) const {
   return backlog_ != Backlog::known && !noted_.contains(step) && is_due(level_, number);
 }
 
+bool PushQueue::has_overlooked(uint64_t step, uint64_t number) {
+  {
+    const MutexLock lock(mutex_);
+    if (backlog_ == Backlog::not_looked_for || !is_due(level_, number)) return false;
+    if (seen_.contains({step, number}) || given_up_.contains(step)) return false;
+    // Else it is looked for with the next set in any case.
+    if (backlog_ != Backlog::known) return true;
+    backlog_ = Backlog::not_known;
+    is_to_look_ = true;
+  }
+  changed_.notify_all();
+  return true;
+}
+
 OwedSteps PushQueue::owed_steps() const {
   const MutexLock lock(mutex_);
-  OwedSteps owed{.steps = refused_, .is_known = backlog_ != Backlog::not_looked_for};
+  OwedSteps owed{.steps = refused_, .is_known = backlog_ != Backlog::not_looked_for, .seen = seen_};
   for (const OwedSet& set : waiting_) owed.steps.insert(set.step);
   return owed;
 }
@@ -119,12 +134,13 @@ void PushQueue::stop() {
   changed_.notify_all();
 }
 
-std::vector<uint64_t> PushQueue::take_up(const std::vector<OwedSet>& backlog, bool all) {
+std::vector<uint64_t> PushQueue::take_up(const LevelBacklog& backlog, bool all) {
   std::vector<uint64_t> given_up;
   {
     const MutexLock lock(mutex_);
+    seen_.insert(backlog.seen.begin(), backlog.seen.end());
     std::vector<OwedSet> older;
-    for (const OwedSet& set : backlog) {
+    for (const OwedSet& set : backlog.owed) {
       if (noted_.insert(set.step).second) older.push_back(set);
     }
     // The first may be on its way.
@@ -158,6 +174,7 @@ PushQueue::Turn PushQueue::await(std::optional<std::chrono::milliseconds> pause)
   const MutexLock lock(mutex_);
   for (;;) {
     if (stopping_) return {.stopped = true};
+    if (std::exchange(is_to_look_, false)) return {.looks = true};
     if (const std::optional<uint64_t> step = next_turn()) return {.step = step};
     if (pause) return {.timed_out = !changed_.wait_for(mutex_, *pause)};
     changed_.wait(mutex_);

@@ -32,6 +32,9 @@ class PushQueue {
   /// The set will never be complete: it is owed no more.
   void forget(uint64_t step);
   bool owes(uint64_t step, uint64_t number) const;
+  /// Whether the set, which is in the nearest store and due, came there since the backlog was looked for, by somebody
+  /// else than who notes sets. It may be owed, and the backlog is looked for once more.
+  bool has_overlooked(uint64_t step, uint64_t number);
   /// Not known: nobody has looked for the backlog.
   OwedSteps owed_steps() const;
   LevelProgress progress() const;
@@ -46,7 +49,7 @@ class PushQueue {
   /// What was found when the backlog was looked for: what earlier runs could not bring there comes before what this one
   /// has made. `all`: there is no more of it, else whatever is due may be owed. Returns the steps that are given up by
   /// it.
-  std::vector<uint64_t> take_up(const std::vector<OwedSet>& backlog, bool all);
+  std::vector<uint64_t> take_up(const LevelBacklog& backlog, bool all);
   bool knows_backlog() const;
   /// The set whose turn it is, which is on its way then; none: nothing is left to try.
   std::optional<uint64_t> next();
@@ -54,8 +57,10 @@ class PushQueue {
     std::optional<uint64_t> step{};  ///< as next()
     bool stopped = false;
     bool timed_out = false;
+    bool looks = false;  ///< for the backlog once more
   };
-  /// Waits for the next set, or for stop(). With a `pause`, waits once, so long at most, whatever it is woken for.
+  /// Waits for the next set, for something that was overlooked, or for stop(). With a `pause`, waits once, so long at
+  /// most, whatever it is woken for.
   Turn await(std::optional<std::chrono::milliseconds> pause);
   /// What became of the set that was on its way; `gone`: it is not in the nearest store any more, and so owed no more.
   void note_outcome(uint64_t step, const Status& outcome, bool gone);
@@ -92,7 +97,9 @@ class PushQueue {
   std::set<uint64_t> refused_ VARVE_GUARDED_BY(mutex_);
   std::set<uint64_t> published_ VARVE_GUARDED_BY(mutex_);  ///< own parts of sets that lack others
   std::set<uint64_t> noted_ VARVE_GUARDED_BY(mutex_), given_up_ VARVE_GUARDED_BY(mutex_);
+  SeenSets seen_ VARVE_GUARDED_BY(mutex_);  ///< noted, due or not, or found when the backlog was looked for
   Backlog backlog_ VARVE_GUARDED_BY(mutex_) = Backlog::not_looked_for;
+  bool is_to_look_ VARVE_GUARDED_BY(mutex_) = false;  ///< for the backlog once more
   std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
   Status last_error_ VARVE_GUARDED_BY(mutex_);
   Attempts attempts_ VARVE_GUARDED_BY(mutex_);

@@ -16,6 +16,7 @@
 #include "redundancy/node_folder.h"
 #include "redundancy/node_redundancy.h"
 #include "redundancy/parity_group.h"
+#include "store/catalog.h"
 
 namespace varve {
 
@@ -65,9 +66,16 @@ Status RedundancyLevel::take_fewer_nodes() {
   const std::string needs =
       fmt::format("redundancy needs {} nodes, and this run has {}", spec_.redundancy.nodes_min(), node_count);
   // A job that begins has time to say what it wants; one that has lost nodes is to go on.
-  Result<std::vector<SetName>> own = std::vector<SetName>();
-  if (world_.speaks_for_node()) own = list_redundancy(place(), world_.job);
-  std::array<uint64_t, 1> goes_on = {own.ok() && !own->empty() ? uint64_t{1} : uint64_t{0}};
+  const auto has_sets = [this] {
+    const Result<std::vector<SetName>> own = list_redundancy(place(), world_.job);
+    if (own.ok() && !own->empty()) return true;
+    // What was protected may have been replaced by what this node has made alone since.
+    const Result<std::unique_ptr<Store>> store = Store::open(world_.files, store_.access().own_path());
+    const Result<std::vector<uint64_t>> steps =
+        store.ok() ? Catalog(**store).steps(world_.job) : Result<std::vector<uint64_t>>(store.status());
+    return steps.ok() && !steps->empty();
+  };
+  std::array<uint64_t, 1> goes_on = {world_.speaks_for_node() && has_sets() ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(world_.ranks.all_max(goes_on));
   const std::optional<Redundancy> fewer = spec_.redundancy.of_nodes(node_count);
   if (goes_on[0] == 0) {
@@ -263,7 +271,10 @@ Result<LevelContents> RedundancyLevel::contents(const Store* nearest) {
     LevelContents::Job& entry = there.jobs.emplace_back();
     entry = {.job = job, .sets = steps.size(), .newest = steps.back()};
     if (nearest != nullptr) {
-      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, steps));
+      const auto is_there = [&protects = steps](uint64_t step) {
+        return std::binary_search(protects.begin(), protects.end(), step);
+      };
+      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, is_there));
     }
   }
   return there;

@@ -200,9 +200,15 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
     const Result<uint64_t> next = reads([&] { return first_number_of_run(*access.opened(), world.job); });
     if (next.ok()) {
       told[0] = std::max(told[0], *next);
-    } else {
-      told.back() = 1;
+      continue;
     }
+    told.back() = 1;
+    if (!access.is_nearest()) continue;
+    // What the run makes is to be newer than what is there, also if it restarts from nothing.
+    const Result<uint64_t> about = Catalog(*access.opened()).next_number(world.job, Catalog::Unreadable::counts);
+    if (about.ok()) told[0] = std::max(told[0], *about);
+    world.warnings.add(next.status().with_context(
+        "the numbers of the sets that are there could not all be read: those of new sets are counted behind them"));
   }
   VARVE_TRY(world.ranks.all_max(told));
   // Of the nearest what can be restarted from counts anyway (RunRestart); one behind it is asked when it is back.
@@ -314,22 +320,25 @@ Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
 }
 
 namespace {
-/// Of the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
-/// before all nodes had saved the first one: some node lacks each of them, the job began on all of these nodes, and the
-/// oldest is the first that it made. A node of which the job knows nothing may be in the place of one that had them.
-/// Collective.
+/// Of the nodes' own stores: whether these sets (at least one) never were whole, as the run with which the job began
+/// ended before all nodes had saved its first one: some node lacks each of them, the job began with the runs that made
+/// them on all of these nodes, and the oldest is the first that it made. A node where it began with another run, or of
+/// which the job knows nothing, may be in the place of one that had them. Collective.
 Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& world,
-                                     const std::vector<uint64_t>& steps) {
-  // For each step, and for all stores.
-  std::vector<uint64_t> there(steps.size() + 1, 1);
+                                     const std::vector<RestartCandidate>& sets) {
+  // For each set, and for all stores.
+  std::vector<uint64_t> there(sets.size() + 1, 1);
   uint64_t oldest_number = UINT64_MAX;
   if (own.speaks()) {
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const Result<SetRecord> record = Catalog(*own.opened()).read({world.job, steps[i]});
+    for (size_t i = 0; i < sets.size(); ++i) {
+      const Result<SetRecord> record = Catalog(*own.opened()).read({world.job, sets[i].step});
       there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
       if (record.ok()) oldest_number = std::min(oldest_number, record->number);
+      const auto began_with = [&](const UniqueId& run) {
+        return std::find(own.beginnings().begin(), own.beginnings().end(), run) != own.beginnings().end();
+      };
+      if (!began_with(sets[i].made_by) || (record.ok() && !began_with(record->run))) there.back() = 0;
     }
-    there.back() = own.knew_job() ? 1 : 0;
   }
   there.push_back(oldest_number);
   VARVE_TRY(world.ranks.all_min(there));
@@ -339,15 +348,13 @@ Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& w
 }  // namespace
 
 Result<bool> never_were_whole(Levels& levels, const std::vector<RestartCandidate>& candidates) {
-  std::vector<uint64_t> steps;
+  const bool only_of_nodes = std::all_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
+    return levels.at(candidate.level).spec().is_of_node();
+  });
+  if (candidates.empty() || !only_of_nodes) return false;
+  VARVE_ASSIGN(const bool never, never_were_on_all_nodes(levels.nearest().access(), levels.world(), candidates));
   for (const RestartCandidate& candidate : candidates) {
-    if (!levels.at(candidate.level).spec().is_of_node()) return false;
-    steps.push_back(candidate.step);
-  }
-  if (steps.empty()) return false;
-  VARVE_ASSIGN(const bool never, never_were_on_all_nodes(levels.nearest().access(), levels.world(), steps));
-  for (const uint64_t step : steps) {
-    if (never) levels.note_found(levels.nearest(), step, Found::damaged);
+    if (never) levels.note_found(levels.nearest(), candidate.step, Found::damaged);
   }
   return never;
 }

@@ -140,6 +140,8 @@ class HeldSets {
   explicit HeldSets(const Store& store) : store_(store) {}
   /// With `copy`, what `here` has with `record`.
   bool have(const SetRecord& copy, const Store& here, const SetRecord& record) {
+    // The share of one node is no more than its part.
+    if (!copy.has_all_ranks()) return false;
     return (has_trees_of(copy, record) || same_content(here, record, store_, copy)) && has_roots_of(copy);
   }
 
@@ -163,16 +165,18 @@ class HeldSets {
 };
 
 /// Those of the nearest store that are due, as they were made; without those that `there` has.
-Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, const DueSets& due) {
+Result<LevelBacklog> due_of(const Store& nearest, const Store* there, const DueSets& due) {
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(nearest).steps(due.job));
   std::optional<HeldSets> held;
   if (there != nullptr) held.emplace(*there);
-  std::vector<OwedSet> owed;
+  LevelBacklog backlog;
+  std::vector<OwedSet>& owed = backlog.owed;
   for (const uint64_t step : steps) {
     const SetName name{due.job, step};
     const Result<SetRecord> record = Catalog(nearest).read(name);
     // One that was dropped just now is owed no more; one that cannot be read may still be, and copying it says why not.
     if (record.status().code() == StatusCode::not_found) continue;
+    backlog.seen.emplace(step, record.ok() ? record->number : 0);
     if (record.ok() && !(is_due(due.level, record->number) && due.wanted(*record))) continue;
     if (there != nullptr) {
       const Result<SetRecord> copy = Catalog(*there).read(name);
@@ -183,7 +187,7 @@ Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, co
   std::sort(owed.begin(), owed.end(), [](const OwedSet& a, const OwedSet& b) {
     return a.number != b.number ? a.number < b.number : a.step < b.step;
   });
-  return owed;
+  return backlog;
 }
 
 /// The steps that the level's own rule would drop, if it had all that it is owed, in the place of what it has of these
@@ -206,6 +210,17 @@ Result<std::vector<uint64_t>> would_leave(const Store& there, const DueSets& due
 }
 }  // namespace
 
+void OwedSteps::add(const OwedSteps& others) {
+  steps.insert(others.steps.begin(), others.steps.end());
+  is_known = is_known && others.is_known;
+  if (!others.seen) return;
+  if (!seen) {
+    seen = others.seen;
+  } else {
+    std::erase_if(*seen, [&](const auto& set) { return !others.seen->contains(set); });
+  }
+}
+
 bool is_due(const LevelSpec& level, uint64_t number) {
   return level.every == 1 || (number != 0 && number % level.every == 0);
 }
@@ -221,21 +236,22 @@ bool has_set_of(const Store& there, const SetRecord& copy, const Store& here, co
   return HeldSets(there).have(copy, here, record);
 }
 
-Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {
+Result<LevelBacklog> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, there.backend().watch_power());
   // What cannot be listed is not known to lack anything.
   VARVE_TRY(Catalog(there).jobs().status());
-  VARVE_ASSIGN(std::vector<OwedSet> owed, due_of(nearest, &there, due));
+  VARVE_ASSIGN(LevelBacklog backlog, due_of(nearest, &there, due));
   // What is not owed may leave the nearest store.
   VARVE_TRY(Catalog(there).make_durable(due.job));
-  if (!due.level.keep || owed.empty()) return owed;
-  VARVE_ASSIGN(const std::vector<uint64_t> leaving, would_leave(there, due, owed));
-  std::erase_if(
-      owed, [&](const OwedSet& set) { return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end(); });
-  return owed;
+  if (!due.level.keep || backlog.owed.empty()) return backlog;
+  VARVE_ASSIGN(const std::vector<uint64_t> leaving, would_leave(there, due, backlog.owed));
+  std::erase_if(backlog.owed, [&](const OwedSet& set) {
+    return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end();
+  });
+  return backlog;
 }
 
-Result<std::vector<OwedSet>> backlog_of_unreached(const Store& nearest, const DueSets& due) {
+Result<LevelBacklog> backlog_of_unreached(const Store& nearest, const DueSets& due) {
   return due_of(nearest, nullptr, due);
 }
 

@@ -99,16 +99,23 @@ struct OwedSet {
   bool is_known = true;  ///< else its record cannot be read now
 };
 
-/// Steps of sets that some level should have, and has not.
+/// Sets, by step and number: one that takes the place of another has a later number.
+using SeenSets = std::set<std::pair<uint64_t, uint64_t>>;
+
+/// Sets of the nearest store that some level should have, and has not.
 struct OwedSteps {
   std::set<uint64_t> steps{};
   bool is_known = true;  ///< else it may be owed any set there is
+  /// Those that each level was compared with. What is not among them came later, and may be owed as well. None: there
+  /// is no level to owe anything to.
+  std::optional<SeenSets> seen{};
   bool contains(uint64_t step) const { return !is_known || steps.contains(step); }
-  bool empty() const { return is_known && steps.empty(); }
-  void add(const OwedSteps& others) {
-    steps.insert(others.steps.begin(), others.steps.end());
-    is_known = is_known && others.is_known;
+  /// For a set that is in the nearest store.
+  bool may_contain(uint64_t step, uint64_t number) const {
+    return contains(step) || (seen && !seen->contains({step, number}));
   }
+  bool empty() const { return is_known && steps.empty(); }
+  void add(const OwedSteps& others);
 };
 
 /// What a farther level should have of one job's sets.
@@ -126,11 +133,16 @@ bool has_trees_of(const SetRecord& there, const SetRecord& here);
 /// Whether the store `there` has with `copy` what `here` has with `record`: these trees, or the same files in others.
 bool has_set_of(const Store& there, const SetRecord& copy, const Store& here, const SetRecord& record);
 
-/// The sets in the nearest store that are due at a farther level, `there`, and are not there, or otherwise; in the
-/// order in which they were made. Without those that the level's own `keep` would drop at once. What is there is
-/// durable then.
-Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due);
+/// What a look through the nearest store has found.
+struct LevelBacklog {
+  std::vector<OwedSet> owed{};  ///< in the order in which they were made
+  SeenSets seen{};              ///< all that were there
+};
+
+/// The sets in the nearest store that are due at a farther level, `there`, and are not there, or otherwise. Without
+/// those that the level's own `keep` would drop at once. What is there is durable then.
+Result<LevelBacklog> backlog_of(const Store& nearest, const Store& there, const DueSets& due);
 /// The same of a level that cannot be reached: whatever is due may be owed.
-Result<std::vector<OwedSet>> backlog_of_unreached(const Store& nearest, const DueSets& due);
+Result<LevelBacklog> backlog_of_unreached(const Store& nearest, const DueSets& due);
 
 }  // namespace varve

@@ -151,7 +151,7 @@ TEST(TheBacklog, HasNoSetOfWhichTheLevelHasTheSameFilesInOtherTrees) {
   due.wanted = [](const SetRecord&) { return true; };
   const SetName name{job, 1};
   ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(1, 50)).ok());
-  EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u);
+  EXPECT_EQ(backlog_of(*near, *far, due)->owed.size(), 1u);
   ASSERT_TRUE(copy_set(*near, *far, name).ok());
   // It leaves the nearest store, and is saved there anew, when another set has some of it.
   ASSERT_TRUE(Catalog(*near).remove(name).ok());
@@ -159,10 +159,10 @@ TEST(TheBacklog, HasNoSetOfWhichTheLevelHasTheSameFilesInOtherTrees) {
   ASSERT_TRUE(test::save_numbers(*near, {"other", 1}, test::numbers_between(20, 30)).ok());
   ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(1, 50)).ok());
   ASSERT_FALSE(has_trees_of(*Catalog(*far).read(name), *Catalog(*near).read(name)));
-  EXPECT_TRUE(backlog_of(*near, *far, due)->empty());
+  EXPECT_TRUE(backlog_of(*near, *far, due)->owed.empty());
   ASSERT_TRUE(Catalog(*near).remove(name).ok());
   ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(2, 51)).ok());
-  EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u) << "other files";
+  EXPECT_EQ(backlog_of(*near, *far, due)->owed.size(), 1u) << "other files";
 }
 
 TEST(Retention, DropsNoSetWhoseRecordCannotBeReadNorAnyForIt) {
@@ -200,7 +200,7 @@ struct TheBacklogOfALevelThatKeeps : testing::Test {
   Steps owed() {
     Steps steps;
     const auto backlog = backlog_of(*near, *far, due);
-    for (const OwedSet& set : backlog.value()) steps.push_back(set.step);
+    for (const OwedSet& set : backlog->owed) steps.push_back(set.step);
     return steps;
   }
 

@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "store/catalog.h"
 #include "store/chunk_index.h"
+#include "store/job_lease.h"
 
 namespace varve {
 
@@ -161,13 +162,15 @@ Status StoreAccess::prepare_on_node() {
   VARVE_TRY(agree(world_.ranks, opened.status()));
   store_ = std::move(*opened);
   opened_ = &store_->store();
-  if (speaks()) knew_job_ = world_.files.stat(Catalog(store_->store()).job_path(world_.job)).ok();
+  if (speaks()) beginnings_ = read_beginnings(store_->store(), world_.job);
   return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
 }
 
-Status StoreAccess::note_beginning() {
+Status StoreAccess::note_beginning(bool anew) {
   if (!spec_.is_of_node() || !speaks()) return {};
-  return make_folder_durably(store_->store().backend(), Catalog(store_->store()).job_path(world_.job));
+  if (!anew) beginnings_.clear();
+  beginnings_.push_back(world_.run);
+  return write_beginnings(store_->store(), world_.job, beginnings_);
 }
 
 Status StoreAccess::open() {

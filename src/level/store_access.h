@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/file_system.h"
@@ -105,11 +106,12 @@ class StoreAccess {
   const Status& why_away() const { return why_away_; }
   /// On the rank that speaks for it: there was no store, and this has made one. Told once.
   bool take_made() { return std::exchange(was_made_, false); }
-  /// Of a node's own, where this rank speaks for it: the job had begun there before prepare_on_node()
-  /// (note_beginning()).
-  bool knew_job() const { return knew_job_; }
-  /// Of a node's own: durably notes there that the job begins on this node, before any node saves for it.
-  Status note_beginning();
+  /// Of a node's own, where this rank speaks for it: the runs with which the job had begun, or begun anew, on this node
+  /// before prepare_on_node() (note_beginning()).
+  const std::vector<UniqueId>& beginnings() const { return beginnings_; }
+  /// Of a node's own: durably notes there that the job begins on this node with the run, before any node saves for it;
+  /// `anew`: beside the earlier ones, of which there may be parts of sets.
+  Status note_beginning(bool anew);
   /// Of the nearest, if all ranks share it: it had no chunks when it was opened. The same on all ranks.
   bool was_empty() const { return was_empty_; }
 
@@ -136,7 +138,7 @@ class StoreAccess {
   bool away_;
   Status why_away_;
   bool was_made_ = false;
-  bool knew_job_ = true;
+  std::vector<UniqueId> beginnings_;
   bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;
   std::atomic<const Store*> opened_{nullptr};

@@ -218,6 +218,12 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
         [&] { return parts_of_node(candidate.step); }, candidate.number, threads);
   }
   const Result<SetRecord> record = told_record(candidate.step);
+  // It was copied from a node's own store.
+  if (record.ok() && !record->has_all_ranks()) {
+    return Status::corrupt(
+        fmt::format("it is the share of one node alone, {} of {} ranks", record->rank_count, record->run_ranks),
+        record->name.to_string());
+  }
   Result<std::unique_ptr<RankImage>> image = shared_image(record, wish);
   if (!record.ok() || image.status().code() != StatusCode::invalid_argument) return image;
   // No session made it, or it does not fit.
@@ -404,8 +410,8 @@ void StoreLevel::condemn_damaged(const CopyFaults& faults) {
   }
 }
 
-Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
-  if (!access_.speaks()) return {};
+Result<bool> StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
+  if (!access_.speaks()) return false;
   const SetName set{world_.job, step};
   VARVE_ASSIGN(const Store* const own, access_.store());
   // A node's own set has only its ranks: what another store has under that name is not the same.
@@ -425,7 +431,8 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
         Status::corrupt(fmt::format("{} of {} in {} were damaged, and taken from {}", several ? "parts" : "a part",
                                     set.to_string(), name(), from.source)));
   }
-  return repair.lost;
+  VARVE_TRY(repair.lost);
+  return !repair.mended.empty();
 }
 
 /// The run computes a step anew of which the set is damaged or unreadable, or behind which it has gone back, and its
@@ -497,7 +504,9 @@ Retention::Rules StoreLevel::rules(const std::string& job) const {
 Status StoreLevel::retain(const std::string& job, const OwedSteps& owed, ProgressSink& progress) {
   if (access_.is_away()) return {};
   Retention::Rules what_may_go = rules(job);
-  what_may_go.owed = [&](uint64_t step, uint64_t) { return owed.contains(step); };
+  what_may_go.owed = [&](uint64_t step, uint64_t number) {
+    return access_.is_nearest() ? owed.may_contain(step, number) : owed.contains(step);
+  };
   Retention retention(std::move(what_may_go));
   VARVE_TRY(retention.apply(access_.slowed(), progress));
   return retention.give_space_back(access_.slowed(), progress, /*wait_seconds=*/0);
@@ -509,12 +518,21 @@ LevelProgress StoreLevel::progress(const RunNews& run) const {
 
 // For who looks from outside
 
-Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there) {
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job,
+                            const std::function<bool(uint64_t step)>& is_there) {
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps_by_age(job));
-  const auto known = std::find_if(steps.rbegin(), steps.rend(),
-                                  [&](uint64_t step) { return std::binary_search(there.begin(), there.end(), step); });
-  return static_cast<uint64_t>(known - steps.rbegin());
+  return static_cast<uint64_t>(std::find_if(steps.rbegin(), steps.rend(), is_there) - steps.rbegin());
 }
+
+namespace {
+/// Whether a store has the very set that the nearest one has under this name: or another one that has only its step.
+bool has_same_set(const Store& there, const Store& nearest, const SetName& name) {
+  const Result<SetRecord> copy = Catalog(there).read(name);
+  if (!copy.ok() || &there == &nearest) return copy.ok();
+  const Result<SetRecord> record = Catalog(nearest).read(name);
+  return record.ok() && has_set_of(there, *copy, nearest, *record);
+}
+}  // namespace
 
 /// Of the jobs that are here, and of those of the nearest store.
 Result<LevelContents> StoreLevel::contents(const Store* nearest) {
@@ -534,7 +552,8 @@ Result<LevelContents> StoreLevel::contents(const Store* nearest) {
     entry.sets = steps.size();
     if (!steps.empty()) entry.newest = steps.back();
     if (nearest != nullptr) {
-      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, steps));
+      const auto is_here = [&](uint64_t step) { return has_same_set(own, *nearest, {job, step}); };
+      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, is_here));
     }
     entry.job = std::move(job);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -56,8 +57,9 @@ class StoreLevel : public Level {
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override;
   /// Of a store that all share, rank 0 tells; of a node's own, who speaks for the node.
   Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override;
-  /// Makes a set whole again from the others, if this rank does it for all who share the level.
-  Status mend(uint64_t step, std::span<StoreLevel* const> all);
+  /// Makes a set whole again from the others, if this rank does it for all who share the level. False: there was
+  /// nothing to mend.
+  Result<bool> mend(uint64_t step, std::span<StoreLevel* const> all);
   void note_found(const Level& at, uint64_t step, Found found) override;
   void accept(const NewSet& set) override;
   /// Arenas of which this rank could not read something that it needed. They may be whole.
@@ -129,9 +131,10 @@ class StoreLevel : public Level {
   std::set<uint64_t> not_whole_ VARVE_GUARDED_BY(mutex_), left_behind_ VARVE_GUARDED_BY(mutex_);
 };
 
-/// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:
-/// all, if none is. They count in the order in which they came, which need not be that of their steps: what falls back
-/// and goes on has new sets with lower ones.
-Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there);
+/// How many sets of `job` a store has got since the last of them that is elsewhere, too, as `is_there` says: all, if
+/// none is. They count in the order in which they came, which need not be that of their steps: what falls back and goes
+/// on has new sets with lower ones.
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job,
+                            const std::function<bool(uint64_t step)>& is_there);
 
 }  // namespace varve

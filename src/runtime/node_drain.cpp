@@ -356,11 +356,12 @@ void RunDrain::save_snapshots() {
 
 /// Whether a whole set was made after this, by the same run or by one that has gone back behind it; what these
 /// processes have left behind since does not count. A later run that has not seen this, as it was on other nodes, may
-/// have given its first set the same number.
+/// have given its first set the same number. What no run has made, as a folder that somebody has saved under the job's
+/// name, is no later state of the program.
 Result<bool> RunDrain::has_later(uint64_t step, const SetNumber& number) {
   if (number.made == 0) return false;
   const auto is_later = [&](const SetRecord& set) {
-    if (!set.has_all_ranks() || (is_own(set.run) && !made_here(set))) return false;
+    if (set.run == UniqueId() || !set.has_all_ranks() || (is_own(set.run) && !made_here(set))) return false;
     const bool is_left = is_own(set.run) || std::count(left_.runs.begin(), left_.runs.end(), set.run) > 0;
     const bool follows = !is_left || (set.run == note_.run && set.name.step > step);
     const uint64_t own = is_left ? number.saved : std::min(number.saved, number.made);
@@ -416,6 +417,7 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   VARVE_ASSIGN(const bool is_outdated, has_later(step, number));
   if (is_outdated) {
     outdated_.insert(step);
+    job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::outdated});
     return {};
   }
   if (!refused.ok()) {
@@ -606,6 +608,10 @@ Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) {
   const Result<SetRecord> known = patiently([&] { return Catalog(there).read(record.name); });
   if (known.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(known.status());
+  if (!known->has_all_ranks()) {
+    return Status::already_exists("the share of one node alone is there under this name", record.name.to_string(),
+                                  {Remedy::drop_set, record.name.to_string()});
+  }
   const bool is_later = known->run == record.run && known->number >= record.number;
   if (is_later || has_trees_of(*known, record)) return true;
   const ContentComparison compared = compare_content(levels_.nearest_store(), record, there, *known);

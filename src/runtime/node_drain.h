@@ -43,6 +43,7 @@ struct DrainedSet {
     whole,      ///< it is there, for all to see
     part,       ///< this node's part is there, and lacks those of other nodes
     was_there,  ///< it was there before
+    outdated,   ///< a run has made a whole set later, which is there
   };
   SetName name;
   std::string from;  ///< "memory", or the level's name

@@ -68,10 +68,18 @@ class Restart {
     }
     const bool taken_at_once = decision_.taken.has_value();
     for (const RestartCandidate& candidate : damaged) {
-      if (!agree(ranks_, side_.mend(candidate)).ok()) continue;
+      const Result<bool> mended = side_.mend(candidate);
+      if (!agree(ranks_, mended.status()).ok()) continue;
+      std::array<uint64_t, 1> any = {*mended ? uint64_t{1} : uint64_t{0}};
+      VARVE_TRY(ranks_.all_max(any));
       if (!decision_.taken) VARVE_TRY(try_one(candidate, false).status());
-      // What was not taken was read by who mended it.
-      if (taken_at_once || decision_.taken == candidate) note_mended(candidate);
+      const bool changed = any[0] != 0;
+      // What was not taken was read by who mended it. Where there was nothing to mend, it may lack parts of other
+      // nodes, and is as it was.
+      const auto& unreadable = decision_.unreadable;
+      const bool was_unreadable = std::find(unreadable.begin(), unreadable.end(), candidate) != unreadable.end();
+      if (decision_.taken == candidate || (taken_at_once && (changed || was_unreadable)))
+        note_whole(candidate, changed);
     }
     return {};
   }
@@ -118,15 +126,17 @@ class Restart {
     decision_.warnings.push_back(on_rank(ranks_, failures.front()).with_context(context));
   }
 
-  void note_mended(const RestartCandidate& candidate) {
+  /// It was passed over, and is whole now, since somebody has `mended` it, or as it was.
+  void note_whole(const RestartCandidate& candidate, bool mended) {
     if (std::erase(decision_.unreadable, candidate) > 0) {
       decision_.warnings.push_back(
           Status::io_error(fmt::format("{} could not be read at first, and can be now", candidate.to_string())));
       return;
     }
     std::erase(decision_.damaged, candidate);
-    decision_.mended.push_back(candidate);
-    decision_.warnings.push_back(Status::corrupt(fmt::format("{} was damaged, and is mended", candidate.to_string())));
+    if (mended) decision_.mended.push_back(candidate);
+    decision_.warnings.push_back(Status::corrupt(fmt::format("{} was damaged, and is {}", candidate.to_string(),
+                                                             mended ? "mended" : "whole when it is read again")));
   }
 
   Communicator& ranks_;
@@ -311,9 +321,9 @@ Status RankRestart::finish() {
   });
 }
 
-Status RankRestart::mend(const RestartCandidate& candidate) {
+Result<bool> RankRestart::mend(const RestartCandidate& candidate) {
   StoreLevel* const store = levels_.at(candidate.level).as_store();
-  if (store == nullptr) return {};
+  if (store == nullptr) return false;
   image_.reset();  // it has readers of what is going to be replaced
   return run_guarded([&] { return store->mend(candidate.step, levels_.stores()); });
 }
@@ -526,10 +536,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   if (found_none) VARVE_TRY(check_all_were_reached(levels));
   if (found_none && selected.empty() && selection.choice.exactly)
     return no_such_step(*selection.choice.exactly, candidates, world.job);
-  if (candidates.empty()) {
-    const Status noted = levels.nearest().access().note_beginning();
-    if (!noted.ok()) world.warnings.add(noted.with_context("it could not be noted that the job begins on this node"));
-  }
+  restart.begins = candidates.empty();
   // Where something was loaded it was whole somewhere, and the program's own beginning is gone.
   if (decision.status().code() == StatusCode::corrupt && selection.is_open() && !side.touched()) {
     VARVE_ASSIGN(restart.begins_anew, never_were_whole(levels, candidates));
@@ -571,7 +578,8 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   } else if (!candidates.empty()) {
     restart.next_number = candidates.front().number + 1;
   }
-  if (!decision->unreadable.empty()) {
+  // A newer step that was asked for alone before may have met with some, too.
+  if (!decision->unreadable.empty() || selection.choice.exactly) {
     VARVE_ASSIGN(restart.unreadable_arenas, gather_arenas(world.ranks, levels.nearest().unreadable_arenas()));
   }
   return restart;

@@ -47,8 +47,9 @@ class RestartSide {
   /// All ranks have loaded it: has the program take it over.
   virtual Status finish() = 0;
   /// Has this rank's part in making a set of a store whole again, in place, from wherever there are whole copies of
-  /// what is damaged. OK also if others have it all to do. After it look() may find the set whole.
-  virtual Status mend(const RestartCandidate& candidate) = 0;
+  /// what is damaged; whether it has changed anything. OK also if others have it all to do. After it look() may find
+  /// the set whole.
+  virtual Result<bool> mend(const RestartCandidate& candidate) = 0;
 };
 
 /// What became of a restart, the same on all ranks.
@@ -85,7 +86,7 @@ class RankRestart final : public RestartSide {
   Status load() override;
   std::optional<SetOrigin> origin() const override { return image_ ? image_->origin() : std::nullopt; }
   Status finish() override;
-  Status mend(const RestartCandidate& candidate) override;
+  Result<bool> mend(const RestartCandidate& candidate) override;
 
   /// As RankImage::is_of_own_node(), of what was looked at last.
   bool image_is_of_own_node() const { return image_ == nullptr || image_->is_of_own_node(); }
@@ -112,6 +113,7 @@ class RankRestart final : public RestartSide {
 /// What a run goes on from.
 struct RunRestart {
   std::optional<RestartCandidate> taken;  ///< none: there was nothing
+  bool begins = false;                    ///< nothing is there to restart from: it is the job's first
   /// There was, but the first checkpoint never was on all nodes: the run begins anew, with the first set.
   bool begins_anew = false;
   /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a

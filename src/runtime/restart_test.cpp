@@ -126,12 +126,14 @@ struct FakeSide final : RestartSide {
   }
   std::map<uint64_t, Status> mending_of;  ///< of those that can be mended: what comes of it
   uint32_t mendings = 0;
-  Status mend(const RestartCandidate& candidate) override {
+  bool mends_something = true;
+  Result<bool> mend(const RestartCandidate& candidate) override {
     ++mendings;
     const auto found = mending_of.find(candidate.step);
     if (found == mending_of.end()) return Status::corrupt("nobody has it");
-    if (found->second.ok()) outcome_of[candidate.step] = glance_of[candidate.step] = {};
-    return found->second;
+    VARVE_TRY(found->second);
+    outcome_of[candidate.step] = glance_of[candidate.step] = {};
+    return mends_something;
   }
   Status finish() override {
     if (finish_outcome.ok()) loaded = looked;
@@ -257,6 +259,19 @@ TEST(Restart, MendsTheNearerSetAfterItHasTakenTheFartherOne) {
     EXPECT_EQ(decision.taken, two[1]);
     EXPECT_EQ(decision.mended, (Candidates{two[0]}));
     EXPECT_EQ(outcome.sides[rank].mendings, 1u);
+    EXPECT_TRUE(decision.damaged.empty());
+  }
+  // What is lacking lies on nodes that this run has not: what protects the set is to stay.
+  outcome = restart(2, two, [](uint32_t, FakeSide& side) {
+    side.level_damaged = 0;
+    side.mending_of[30] = {};
+    side.mends_something = false;
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const RestartDecision& decision = outcome.decisions[rank].value();
+    EXPECT_EQ(decision.taken, two[1]);
+    EXPECT_TRUE(decision.mended.empty());
+    EXPECT_EQ(decision.damaged, (Candidates{two[0]}));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/run_lease.h"
 
+#include <array>
+
 #include "comm/agreement.h"
 
 namespace varve {
@@ -40,8 +42,13 @@ Status RunLease::take(StoreLevel& level) {
     world_.warnings.add(
         taken.with_context("this run could not take its job's lease, so that a second one would not notice it"));
     taken = {};
+    is_untaken_ = true;
   }
-  return agree(world_.ranks, taken);
+  VARVE_TRY(agree(world_.ranks, taken));
+  std::array<uint64_t, 1> untaken = {is_untaken_ ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_max(untaken));
+  is_untaken_ = untaken[0] != 0;
+  return {};
 }
 
 std::function<Status()> RunLease::guard(Place place) const {
@@ -49,7 +56,10 @@ std::function<Status()> RunLease::guard(Place place) const {
                      (place == Place::far || level_->access().is_nearest() || !level_->spec().is_on_servers());
   return [this, store = looks ? level_->access().opened() : nullptr] {
     if (lease_) return lease_->check();
-    return store != nullptr ? check_job_lease(*store, settings_.job, run_) : Status();
+    if (store == nullptr) return Status();
+    // The lease that is there may be that of a dead run, in whose place this one could not put its own.
+    const auto check = is_untaken_ ? check_job_untaken : check_job_lease;
+    return check(*store, settings_.job, run_);
   };
 }
 

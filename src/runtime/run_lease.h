@@ -43,6 +43,7 @@ class RunLease {
   const std::function<void(const Status&)> notice_;
   StoreLevel* level_ = nullptr;  ///< where it is
   UniqueId run_;                 ///< as which it was taken
+  bool is_untaken_ = false;      ///< on some node, or by the one rank, it could not be taken; the same on all ranks
   std::unique_ptr<JobLease> lease_;
 };
 

@@ -302,9 +302,12 @@ Status RunSession::settle(std::string_view failed_while) {
 }
 
 Status RunSession::settle_before_restart() {
-  VARVE_ASSIGN(const bool has_snapshots, any_has_snapshots());
-  if (!has_snapshots) return {};
-  VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
+  const Status own_memory = stage_one_.variables().check_own_memory();
+  std::array<uint64_t, 2> any = {stage_one_.has_snapshots() ? uint64_t{1} : uint64_t{0},
+                                 own_memory.ok() ? uint64_t{0} : uint64_t{1}};
+  VARVE_TRY(ranks_->all_max(any));
+  if (any[1] != 0) VARVE_TRY(agree(*ranks_, own_memory));
+  if (any[0] == 0) return {};
   VARVE_TRY(settle("the run goes back, and its last checkpoint has failed"));
   Result<std::vector<LeftSnapshot>> own = run_guarded([this] { return stage_one_.own_snapshots(); });
   VARVE_TRY(agree(*ranks_, own.status()));
@@ -381,6 +384,11 @@ Result<RunRestart> RunSession::load(const RestartSelection& selection) {
   return found;
 }
 
+void RunSession::note_beginning(bool anew) {
+  const Status noted = levels_.nearest().access().note_beginning(anew);
+  if (!noted.ok()) warnings_.add(noted.with_context("it could not be noted that the job begins on this node"));
+}
+
 Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
   VARVE_TRY(look_at_levels());
   VARVE_ASSIGN(const bool has_snapshots, any_has_snapshots());
@@ -397,6 +405,7 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
     note_course(made_as, *found);
     job_sets_.note_on_trial(found->taken ? std::optional(found->taken->step) : std::nullopt);
   }
+  if (found.ok() && turned.ok() && (found->begins || found->begins_anew)) note_beginning(found->begins_anew);
   const Status started = start_stage_two();
   VARVE_TRY(found.status());
   VARVE_TRY(turned);
@@ -415,6 +424,9 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   left_.note_useful(restart.in_memory_alone || restart.newer_in_memory_alone ||
                     left_.has_newer_than(restart.taken, selection.rejected));
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
+  // What is saved at once is what was loaded, whatever callbacks say: the program may take it over when this returns.
+  std::optional<VariableTable::AsLoaded> as_loaded;
+  if (restart.in_memory_alone) as_loaded.emplace(stage_one_.variables());
   stage_one_.reserve();
   if (!restart.taken) {
     course_.restart_at(std::nullopt);

@@ -88,6 +88,8 @@ class RunSession {
   Status drop_everywhere(uint64_t step);
   Status turn_back(const std::optional<CheckpointId>& kept);
   void note_course(const UniqueId& made_as, const RunRestart& restart);
+  /// On each node, before any saves; `anew`: behind parts of checkpoints that never were whole.
+  void note_beginning(bool anew);
   Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.
   Result<bool> take_slot(Persistence persistence);

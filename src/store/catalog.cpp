@@ -99,7 +99,7 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
   return by_age;
 }
 
-Result<uint64_t> Catalog::next_number(const std::string& job) const {
+Result<uint64_t> Catalog::next_number(const std::string& job, Unreadable unreadable) const {
   VARVE_ASSIGN(const std::vector<uint64_t> by_age, steps_by_age(job));
   uint64_t newest = by_age.size(), damaged = 0;
   if (by_age.empty()) return newest + 1;
@@ -110,7 +110,7 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
     if (knows_last && *step != highest) continue;
     const Result<SetRecord> record = read({job, *step});
     if (record.status().code() == StatusCode::not_found) continue;  // it was dropped just now
-    if (record.status().code() == StatusCode::corrupt) {
+    if (record.status().code() == StatusCode::corrupt || (!record.ok() && unreadable == Unreadable::counts)) {
       ++damaged;
       continue;
     }

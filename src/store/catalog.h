@@ -27,7 +27,11 @@ class Catalog {
   Result<std::vector<uint64_t>> steps_by_age(const std::string& job) const;
   /// The number that the next set of `job` gets (SetRecord::number). Sets of versions that did not number them count as
   /// one each, and so do damaged ones that came last.
-  Result<uint64_t> next_number(const std::string& job) const;
+  Result<uint64_t> next_number(const std::string& job) const { return next_number(job, Unreadable::fails); }
+  /// What cannot be read now, but may be later, either fails it, or counts as what is damaged does: for a run that
+  /// makes sets all the same, which are then newer than these as far as can be told.
+  enum class Unreadable : uint8_t { fails, counts };
+  Result<uint64_t> next_number(const std::string& job, Unreadable unreadable) const;
   /// All sets by job and step.
   Result<std::vector<SetName>> sets() const;
   Result<SetRecord> read(const SetName& name) const;

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <set>
 
+#include "core/patience.h"
 #include "core/process.h"
 #include "store/commit.h"
 
@@ -16,6 +17,7 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kTextBytesMax = 4096;
+constexpr size_t kBegunRunsMax = 100, kBegunBytesMax = 8192;
 constexpr std::string_view kFirstLine = "varve run 1\n";
 /// Between looks whether a holder shows that it lives.
 constexpr double kLookSeconds = 0.5;
@@ -176,7 +178,7 @@ Status JobLease::take() {
     const Status named = store_.backend().records().publish(path_, text_);
     if (named.ok()) return {};
     const bool is_taken = named.code() == StatusCode::already_exists;
-    const Result<Seen> seen = look();
+    const Result<Seen> seen = Patience(clock_)([&] { return look(); }, [] {});
     const bool is_own = seen.ok() && seen->holder && seen->holder->run == terms_.run;
     // It may be there after all, though it could not be made durable.
     if (!is_taken && (!seen.ok() || is_own)) return named;
@@ -313,6 +315,47 @@ Status JobLease::release() {
   return store_.backend().records().publish(path_, text_of(own_));
 }
 
+namespace {
+constexpr std::string_view kBegunFirstLine = "varve begun 1\n";
+constexpr std::string_view kBegunLine = "run ";
+
+std::string begun_path(const Store& store, const std::string& job) {
+  return join_path(runs_path(store), job + ".begun");
+}
+
+std::string text_of(const std::vector<UniqueId>& runs) {
+  std::string text(kBegunFirstLine);
+  for (const UniqueId& run : runs) text += fmt::format("{}{}\n", kBegunLine, run.hex());
+  return text;
+}
+}  // namespace
+
+std::vector<UniqueId> read_beginnings(const Store& store, const std::string& job) {
+  const Result<ByteVector> read = store.backend().read_record(begun_path(store, job), kBegunBytesMax);
+  if (!read.ok()) return {};
+  std::string_view text = as_text(*read);
+  if (!text.starts_with(kBegunFirstLine)) return {};
+  text.remove_prefix(kBegunFirstLine.size());
+  std::vector<UniqueId> runs;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos || !text.starts_with(kBegunLine)) return {};
+    const Result<UniqueId> run = UniqueId::parse(text.substr(kBegunLine.size(), end - kBegunLine.size()));
+    if (!run.ok()) return {};
+    runs.push_back(*run);
+    text.remove_prefix(end + 1);
+  }
+  return runs;
+}
+
+Status write_beginnings(const Store& store, const std::string& job, const std::vector<UniqueId>& runs) {
+  VARVE_TRY(make_folder_durably(store.backend(), runs_path(store)));
+  // The oldest have been replaced by what came after them, most likely.
+  const size_t kept = std::min(runs.size(), kBegunRunsMax);
+  const std::string text = text_of({runs.end() - static_cast<ptrdiff_t>(kept), runs.end()});
+  return store.backend().records().replace(begun_path(store, job), as_bytes(text));
+}
+
 Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const std::string& job,
                                                        const std::vector<UniqueId>& ended) {
   const std::string path = lease_path(store, job);
@@ -327,6 +370,11 @@ Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const
   VARVE_ASSIGN(const int64_t now_ns, store.backend().records().now());
   if (is_silent(status->modified_ns, now_ns, kRunSilenceSeconds)) return std::optional<LeaseHolder>();
   return holder ? holder : std::optional(LeaseHolder());
+}
+
+Status check_job_untaken(const Store& store, const std::string& job, const UniqueId& run) {
+  const Result<std::optional<LeaseHolder>> living = living_lease_holder(store, job, {});
+  return living.ok() && *living && (*living)->run != run ? taken_over(*living, job) : Status();
 }
 
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {

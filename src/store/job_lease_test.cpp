@@ -114,6 +114,46 @@ TEST_F(ALeaseOfAJob, OfAnotherMachineIsTakenOnceItIsSilent) {
       << notices[0].to_string();
 }
 
+TEST_F(ALeaseOfAJob, IsTakenThoughOneReadOfADeadRunsFails) {
+  for (uint64_t operation = 0; operation < 5; ++operation) {
+    leave_lease_of_another_machine();
+    FaultyFileSystem faulty(fs, {{.kind = FaultKind::failed_read, .at_operation = operation}});
+    const auto faulty_store = Store::open(faulty, "/s");
+    if (!faulty_store.ok()) continue;
+    auto lease = JobLease::acquire(**faulty_store, terms(), clock);
+    EXPECT_TRUE(lease.ok()) << operation << ": " << lease.status().to_string();
+  }
+}
+
+TEST_F(ALeaseOfAJob, OfADeadRunIsNoTakeoverFromARunThatCouldNotTakeIt) {
+  const UniqueId own = UniqueId::random().value(), other = UniqueId::random().value();
+  int64_t now_s = 1000;
+  fs.set_clock([&now_s] { return now_s * 1'000'000'000; });
+  leave_lease_of_another_machine(other);
+  EXPECT_EQ(check_job_untaken(*store, "job", own).code(), StatusCode::busy) << "it may live";
+  EXPECT_TRUE(check_job_untaken(*store, "job", other).ok());
+  now_s += 2 * static_cast<int64_t>(kRunSilenceSeconds);
+  EXPECT_TRUE(check_job_untaken(*store, "job", own).ok());
+  EXPECT_EQ(check_job_lease(*store, "job", own).code(), StatusCode::busy);
+}
+
+TEST_F(ALeaseOfAJob, ANoteOfWhereAJobHasBegunIsWholeOrNone) {
+  const std::vector<UniqueId> runs{UniqueId::random().value(), UniqueId::random().value()};
+  EXPECT_TRUE(read_beginnings(*store, "job").empty());
+  ASSERT_TRUE(write_beginnings(*store, "job", {runs[0]}).ok());
+  ASSERT_TRUE(write_beginnings(*store, "job", runs).ok());
+  EXPECT_EQ(read_beginnings(*store, "job"), runs);
+  EXPECT_TRUE(read_beginnings(*store, "other").empty());
+  ASSERT_TRUE(write_beginnings(*store, "job", std::vector<UniqueId>(150, runs[0])).ok());
+  EXPECT_EQ(read_beginnings(*store, "job").size(), 100u);
+  const std::string line = "run " + runs[0].hex() + "\n";
+  for (const std::string& text : {std::string(), "varve begun 2\n" + line, "varve begun 1\n" + line + "run 12\n",
+                                  "varve begun 1\n" + line.substr(0, line.size() - 1)}) {
+    ASSERT_TRUE(write_file_durably(fs, "/s/runs/job.begun", as_bytes(text)).ok());
+    EXPECT_TRUE(read_beginnings(*store, "job").empty()) << text;
+  }
+}
+
 TEST_F(ALeaseOfAJob, OfAnotherMachineThatShowsThatItLivesIsRefusedSoon) {
   leave_lease_of_another_machine();
   TouchingClock living(fs, kPath);

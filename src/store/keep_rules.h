@@ -36,7 +36,7 @@ struct AgedSet {
   int64_t created_s = 0;  ///< SetRecord::created_s, by the clock of who saved it
   int64_t arrived_s = 0;  ///< when its record came to the store, by the store's clock
   bool stays = false;     ///< it is pinned, or has a tag of the rules
-  bool is_known = true;   ///< else its record cannot be read: no rule counts it
+  bool is_known = true;   ///< else its record cannot be read, or is of one node's ranks alone: no rule counts it
 };
 
 /// The steps of those to which fewer than `count` are newer. `sets` are those of one job, in the order of their steps.

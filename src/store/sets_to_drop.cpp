@@ -1,6 +1,9 @@
 #include "store/sets_to_drop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,10 +90,24 @@ class SetChoice {
         return {};
       }
       VARVE_TRY(record.status());
-      looked_at[i] = AgedSet{.step = names[i].step, .number = record->number, .created_s = record->created_s};
+      // Whether a share of one node belongs to the last checkpoint that all nodes have, this store alone cannot tell.
+      const bool is_share = !record->has_all_ranks();
+      if (is_share) ++share_count_;
+      looked_at[i] = AgedSet{.step = names[i].step,
+                             .number = record->number,
+                             .created_s = record->created_s,
+                             .stays = is_share,
+                             .is_known = !is_share};
       return {};
     };
     VARVE_TRY(parallel_for(names.size(), store_.backend().operations_at_once(), look_at));
+    if (share_count_ > 0) {
+      progress_.warning(Status::unsupported(
+          fmt::format("{} in this store {} of one node's ranks alone: no rule drops or counts {}",
+                      share_count_ == 1 ? "1 set" : fmt::format("{} sets", share_count_.load()),
+                      share_count_ == 1 ? "is" : "are", share_count_ == 1 ? "it" : "them"),
+          store_.path(), "the job's runs drop what all nodes have newer ones of, as `keep` of the level says"));
+    }
     std::map<std::string, std::vector<AgedSet>> sets_of;
     std::map<std::string, int64_t> arrived;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -178,6 +195,7 @@ class SetChoice {
   const KeepRules& keep_;
   const std::string& job_;
   ProgressSink& progress_;
+  mutable std::atomic<uint64_t> share_count_{0};  ///< sets that are one node's alone
 };
 }  // namespace
 

@@ -18,7 +18,7 @@ struct LeavingSet {
 };
 
 /// The sets that no rule keeps, sorted; only those of `job`, unless that is empty. Pinned sets, the newest of each job
-/// (KeepRules), and those whose record cannot be read are not among them.
+/// (KeepRules), those whose record cannot be read, and those of one node's ranks alone are not among them.
 Result<std::vector<LeavingSet>> sets_to_drop(const Store& store, const KeepRules& keep, const std::string& job,
                                              ProgressSink& progress);
 

@@ -330,7 +330,10 @@ class SavingToLevels(LevelsTest):
         self.assertEqual(json.loads(out)["levels"][1]["jobs"], [{"job": "implosion", "sets": 1, "behind": None, "newest": 5}])
         self.assertIn("1 set, newest 5\n", self.run_program("levels", "--levels", turned)[1].decode())
         self.serve("--place", listen=f"unix:{away}.socket", folder=away)
-        saved = self.facts("save", SAMPLE / "DD0006", "--levels", levels)
+        code, out, said = self.run_program("save", SAMPLE / "DD0006", "--levels", levels, "--json")
+        self.assertEqual(code, SUCCESS, said)
+        self.assertIn("there was no store, so one was made", said)
+        saved = json.loads(out)
         socket, folder = levels.split("; ")[1:]
         self.assertEqual([(entry["level"], entry["set"]) for entry in saved["copied_to"]],
                          [(socket, "implosion@5"), (socket, "implosion@6"), (folder, "implosion@6")])

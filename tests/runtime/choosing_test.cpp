@@ -287,18 +287,22 @@ TEST(GoingBack, LeavesNothingOfARejectedCheckpointInWhatTheOlderOneLacks) {
 void go_on_from_memory(const Runs& runs, const std::function<void()>& before_last_rank_saves_it, bool unprotects) {
   runs.run([&](Session& session, Model& model, uint32_t rank) {
     bool goes_on = false;
-    const auto save = [&](std::vector<std::byte>& bytes) -> Status {
+    std::vector<std::byte> values(1);
+    const auto bytes = [&]() -> std::span<const std::byte> {
       if (goes_on && rank + 1 == runs.rank_count) before_last_rank_saves_it();
-      bytes.resize(1);
-      return {};
+      return values;
     };
-    ASSERT_TRUE(session.protect("object", save, [](std::span<const std::byte>) { return Status(); }).ok());
+    const auto resize = [&](uint64_t count) -> std::span<std::byte> {
+      values.resize(count);
+      return values;
+    };
+    ASSERT_TRUE(session.protect_vector("values", element_type_of<std::byte>(), bytes, resize).ok());
     ASSERT_TRUE(session.restart().ok());
     go(session, model, 1, 6, 0, Persistence::later);
     EXPECT_TRUE(session.wait().ok());
     goes_on = true;
     if (unprotects) {
-      EXPECT_TRUE(session.unprotect("object").ok());
+      EXPECT_TRUE(session.unprotect("values").ok());
     }
     EXPECT_EQ(session.restart().value(), 6u);
     ::kill(::getpid(), SIGKILL);

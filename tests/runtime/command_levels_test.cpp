@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
+#include <thread>
 
+#include "level/memory_level.h"
 #include "runtime/cluster.h"
 #include "runtime/command_levels.h"
 #include "runtime/switched_file_system.h"
@@ -207,6 +211,80 @@ TEST(LevelsOfACommand, KeepAllSetsWhileNobodyCanSayWhatIsOwed) {
     for (const uint64_t step : {1, 2}) EXPECT_TRUE(onward.owed.contains(step)) << "listing " << number;
     EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "listing " << number;
   }
+}
+
+TEST(LevelsOfACommand, KeepWhatOthersHaveSavedWhileItCopied) {
+  const SessionPlace place;
+  const std::string near = place.folder / "near", far = place.folder / "far";
+  const std::string text = "dir:" + near + " keep=1; dir:" + far;
+  SwitchedFileSystem files;
+  files.only_below(far);
+  auto levels = open_levels(place, text, CommandLevels::Use::save, files);
+  ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+  ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", 1}, {1, 2}, 1).ok());
+  files.set(SwitchedFileSystem::Mode::held);
+  Onward onward;
+  std::thread copying([&] { onward = (*levels)->bring_along("job", null_progress()); });
+  files.await_held();
+  // Whoever has saved these is about to bring them on, or has been killed.
+  ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", 2}, {3, 4}, 2).ok());
+  ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", 3}, {5, 6}, 3).ok());
+  files.set(SwitchedFileSystem::Mode::normal);
+  copying.join();
+  EXPECT_TRUE(onward.failures.empty());
+  EXPECT_EQ(steps_at(far), Steps{1});
+  EXPECT_EQ(steps_at(near), (Steps{2, 3})) << "step 2 is nowhere else";
+  EXPECT_TRUE((*levels)->bring_along("job", null_progress()).failures.empty());
+  EXPECT_EQ(steps_at(far), (Steps{1, 2, 3}));
+  EXPECT_EQ(steps_at(near), Steps{3});
+}
+
+TEST(LevelsOfARun, GetWhatSomebodyElseHasSavedBesideIt) {
+  const SessionPlace place;
+  const std::string far = place.folder / "far";
+  SessionOptions options = place.options();
+  options.store.reset();
+  options.levels = "dir:" + place.store + " keep=1; dir:" + far;
+  auto session = Session::open(options);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Model model(0, 1000);
+  ASSERT_TRUE(protect(*session, model).ok());
+  for (const uint64_t step : {1, 2}) ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+  const uint64_t number = Catalog(*store_at(place.store)).next_number("job").value();
+  ASSERT_TRUE(test::save_numbers(*store_at(place.store), {"job", 3}, {1, 2}, number).ok());
+  for (const uint64_t step : {4, 5, 6}) ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+  ASSERT_TRUE(session->finish().ok());
+  const Steps there = steps_at(far);
+  EXPECT_TRUE(std::binary_search(there.begin(), there.end(), 3u));
+}
+
+TEST(LevelsOfACommand, AreBehindWhereTheyHaveAnotherSetOfAStep) {
+  const SessionPlace place;
+  const std::string near = place.folder / "near", far = place.folder / "far";
+  auto levels = open_levels(place, "dir:" + near + "; dir:" + far, CommandLevels::Use::save);
+  ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+  for (const uint64_t step : {1, 2}) {
+    ASSERT_TRUE(test::save_numbers(*store_at(near), {"job", step}, {step, 2}, step).ok());
+    ASSERT_TRUE(test::save_numbers(*store_at(far), {"job", step}, {1, 2}, step).ok());
+  }
+  const auto there = (*levels)->levels().at(1).contents((*levels)->nearest());
+  ASSERT_TRUE(there.ok()) << there.status().to_string();
+  ASSERT_EQ(there->jobs.size(), 1u);
+  EXPECT_EQ(there->jobs[0].behind, 1u);
+}
+
+TEST(LevelsOfACommand, HaveMemoryOfTheirOwnIfTheyAreNamedAlikeInOtherFolders) {
+  const SessionPlace place;
+  const LevelSpec spec = parse_levels("memory; local:ckpt").value().at(1);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::set<std::string> keys;
+  for (const char* const folder : {"a", "b"}) {
+    std::filesystem::create_directory(place.folder / folder);
+    std::filesystem::current_path(place.folder / folder);
+    keys.insert(job_memory(place.memory, "job", spec, "ckpt", "").job_key);
+  }
+  std::filesystem::current_path(before);
+  EXPECT_EQ(keys.size(), 2u);
 }
 
 TEST(LevelsOfACommand, DoNotSayThatNobodyHasASetIfOneOfThemCannotBeAsked) {

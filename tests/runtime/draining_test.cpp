@@ -101,6 +101,17 @@ TEST(ADrain, BringsWhatIsInMemoryAloneToTheStore) {
   EXPECT_EQ(steps_at(place.store), (Steps{1, 2}));
 }
 
+TEST(ADrain, TakesAFolderThatSomebodyHasSavedForNoLaterState) {
+  const SessionPlace place;
+  die_with_a_snapshot(place, kCells, 2);
+  for (const uint64_t number : {2, 9})
+    ASSERT_TRUE(test::save_numbers(*store_at(place.store), {"job", 10 + number}, {1, 2}, number).ok());
+  const DrainedJob job = drain(place);
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(state_of(job, 2, "dir:" + place.store), State::whole);
+  EXPECT_EQ(steps_at(place.store), (Steps{1, 2, 12, 19}));
+}
+
 /// A run that was started on another node, and knows nothing of what is in memory here: its first set, of step 2, has
 /// the number that step 3 would have here.
 void go_on_elsewhere(const SessionPlace& place) {

@@ -11,11 +11,13 @@
 #include <thread>
 
 #include "core/file_system.h"
+#include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"
 #include "service/key_file.h"
 #include "store/catalog.h"
+#include "store/prune.h"
 
 namespace varve {
 namespace {
@@ -148,7 +150,7 @@ TEST_P(ASessionWithLevels, PushesFromAStoreThatAllNodesShare) {
   EXPECT_EQ(steps_at(cluster.farther), (Steps{6, 8, 9}));
   expect_whole(cluster.farther);
   std::filesystem::remove_all(cluster.far);
-  EXPECT_EQ(cluster.restart_from(levels, 9, 10), "");
+  EXPECT_TRUE(says(cluster.restart_from(levels, 9, 10), "there was no store, so one was made"));
   EXPECT_EQ(steps_at(cluster.far), Steps{10});
 }
 
@@ -339,7 +341,6 @@ TEST(ASessionWithNodeStores, BeginsAnewIfItsFirstCheckpointNeverWasOnAllNodes) {
   cluster.run_to(levels, 1);
   // As if the run had been killed before that node had saved its part: it had noted that it began there.
   drop(cluster.node_path("c"), 1);
-  std::filesystem::create_directories(cluster.node_path("c") + "/sets/job");
   cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
     const Result<std::optional<uint64_t>> restarted = session.restart();
     ASSERT_TRUE(restarted.ok()) << restarted.status().to_string();
@@ -353,6 +354,66 @@ TEST(ASessionWithNodeStores, BeginsAnewIfItsFirstCheckpointNeverWasOnAllNodes) {
     EXPECT_EQ(steps_at(cluster.node_path(node)), (Steps{1, 2, 3}));
     expect_whole(cluster.node_path(node));
   }
+}
+
+TEST(TheShareOfOneNode, IsTakenForNoWholeSet) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 3);
+  const auto near = store_at(cluster.node_path("a"));
+  PruneOptions options;
+  options.keep.last = 1;
+  ASSERT_TRUE(prune_store(*near, options, null_progress()).ok());
+  EXPECT_EQ(steps_at(cluster.node_path("a")), (Steps{1, 2, 3})) << "another node may have an older one only";
+  ASSERT_TRUE(Store::create(posix_file_system(), cluster.far).ok());
+  const Status copied = copy_set(*near, *store_at(cluster.far), {"job", 3}, {}, null_progress()).status();
+  EXPECT_EQ(copied.code(), StatusCode::invalid_argument) << copied.to_string();
+  EXPECT_EQ(steps_at(cluster.far), Steps{});
+  // By an earlier version, or by hand.
+  std::filesystem::remove_all(cluster.far);
+  std::filesystem::copy(cluster.node_path("a"), cluster.far, std::filesystem::copy_options::recursive);
+  for (const std::string& node : cluster.nodes) drop(cluster.node_path(node), 3);
+  cluster.run(levels + "; dir:" + cluster.far, [](uint32_t, RunSession& session, Model&) {
+    EXPECT_EQ(session.restart().value(), 2u);
+    const std::string told = Cluster::words(session.warnings());
+    EXPECT_TRUE(says(told, "the share of one node alone, 2 of 6 ranks")) << told;
+    session.finish(std::chrono::minutes(1)).ignore("what is there under those names is in the way of the whole sets");
+  });
+}
+
+TEST(ASessionWithNodeStores, BeginsAnewAsOftenAsItsFirstCheckpointFails) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 1);
+  for (const char* const lacking : {"c", "a"}) {
+    drop(cluster.node_path(lacking), 1);
+    cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
+      const Result<std::optional<uint64_t>> restarted = session.restart();
+      ASSERT_TRUE(restarted.ok()) << restarted.status().to_string();
+      EXPECT_FALSE(*restarted);
+      Cluster::go(session, model, 1, 1);
+      Cluster::finish(session);
+    });
+  }
+  EXPECT_EQ(cluster.restart_from(levels, 1, 2), "");
+}
+
+TEST(ASessionWithNodeStores, DoesNotBeginAnewWhereAnotherNodeHasSeenAnEarlierBeginOnly) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  // The job's first start ends before its first checkpoint; the next one is on other nodes.
+  cluster.nodes = {"c", "d"};
+  cluster.run(levels, [&](uint32_t, RunSession& session, Model&) {
+    ASSERT_EQ(session.restart().value(), std::nullopt);
+    Cluster::finish(session);
+  });
+  cluster.nodes = {"a", "b"};
+  cluster.run_to(levels, 3);
+  // b is away, and well.
+  cluster.nodes = {"a", "c"};
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+  cluster.nodes = {"a", "b"};
+  EXPECT_EQ(cluster.restart_from(levels, 3, 4), "");
 }
 
 TEST_P(ASessionWithLevels, KeepsWhatItHasGoneBackToUntilANewerSetIsWhole) {

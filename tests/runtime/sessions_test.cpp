@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -651,6 +654,77 @@ TEST(ASessionAfterAKill, BringsTheSnapshotToTheStoreThoughItMakesNoCheckpoint) {
   }
 }
 
+/// A program that takes over what is loaded when restart() has returned: until then its callbacks give what it began
+/// with.
+struct StagedProgram {
+  std::vector<std::byte> text{std::byte{1}}, staged_text;
+  std::vector<double> values{1}, staged_values;
+  bool stages_values = false;
+
+  Status protect(Session& session) {
+    VARVE_TRY(session.protect(
+        "text",
+        [this](std::vector<std::byte>& out) {
+          out = text;
+          return Status();
+        },
+        [this](std::span<const std::byte> bytes) {
+          staged_text.assign(bytes.begin(), bytes.end());
+          return Status();
+        }));
+    return session.protect_vector(
+        "values", element_type_of<double>(), [this] { return std::as_bytes(std::span(values)); },
+        [this](uint64_t count) {
+          std::vector<double>& into = stages_values ? staged_values : values;
+          into.resize(count);
+          return std::as_writable_bytes(std::span(into));
+        });
+  }
+};
+
+/// Leaves the set of step 1 in the store, and step 2 in memory alone, with a text of two bytes and two values.
+void die_staged(const SessionOptions& options) {
+  test::run_and_kill([&] {
+    auto session = Session::open(options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    StagedProgram program;
+    ASSERT_TRUE(program.protect(*session).ok());
+    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
+    program.text.assign(2, std::byte{2});
+    program.values.assign(2, 2.5);
+    ASSERT_TRUE(session->checkpoint(2, Persistence::later).ok());
+    ::kill(::getpid(), SIGKILL);
+  });
+}
+
+TEST(ASessionAfterAKill, SavesWhatItHasLoadedFromMemoryAndNotWhatCallbacksSay) {
+  for (const bool stages_values : {false, true}) {
+    const SessionPlace place;
+    auto options = place.options();
+    options.levels = "memory; dir:" + place.store + " every=4";
+    options.store.reset();
+    die_staged(options);
+    const auto restart = [&](bool stages) {
+      auto session = Session::open(options);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      StagedProgram program;
+      program.stages_values = stages;
+      ASSERT_TRUE(program.protect(*session).ok());
+      ASSERT_EQ(session->restart().value(), 2u);
+      EXPECT_EQ(program.staged_text, std::vector<std::byte>(2, std::byte{2}));
+      EXPECT_EQ(stages ? program.staged_values : program.values, std::vector<double>(2, 2.5));
+      // It is killed, so to say, before it has made a checkpoint.
+      session->finish().ignore("what could not be saved is told among the warnings");
+      EXPECT_EQ(session->warnings().empty(), !stages);
+    };
+    restart(stages_values);
+    EXPECT_EQ(steps_in(place), stages_values ? std::vector<uint64_t>{1} : (std::vector<uint64_t>{1, 2}));
+    EXPECT_EQ(place.memory_files() > 0, stages_values) << "what cannot be saved as it is stays in memory";
+    restart(false);
+    EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{1, 2}));
+  }
+}
+
 TEST(ASessionAfterAKill, KeepsTheSnapshotIfTheStoreIsStillFull) {
   const SessionPlace place;
   die_with_a_snapshot(place, kCells);
@@ -882,6 +956,24 @@ TEST_P(ASessionOfRanks, SavesLentGridsBitByBitWhileTheProgramComputesInOthers) {
     const auto store = Store::open(posix_file_system(), place.store).value();
     ASSERT_TRUE(Catalog(*store).remove({"job", wanted}).ok());
   }
+}
+
+TEST(ASession, DoesNotLoadIntoMemoryThatWasLentForTheNextCheckpoint) {
+  const SessionPlace place;
+  {
+    auto session = Session::open(place.options());
+    std::vector<double> f(kCells, 1);
+    ASSERT_TRUE(session->protect("f", std::span(f)).ok());
+    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
+  }
+  auto session = Session::open(place.options());
+  const std::span<double> now = session->make_grid<double>("f", kCells).value();
+  const std::span<double> next = session->make_grid<double>("f", kCells).value();
+  ASSERT_TRUE(session->protect("f", now).ok());
+  std::fill(next.begin(), next.end(), 3.0);
+  ASSERT_TRUE(session->lend("f", next).ok());
+  EXPECT_EQ(session->restart().status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(next[0], 3.0);
 }
 
 TEST(ASession, NoticesThatALentGridWasWrittenTo) {

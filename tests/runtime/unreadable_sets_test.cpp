@@ -67,13 +67,13 @@ class TwoRanks : public testing::Test {
   ManualClock clock;
 
   void run(FileSystem& second, const std::function<void(uint32_t rank, RunSession&, Model&)>& body,
-           Status* opened = nullptr) {
+           Status* opened = nullptr, FileSystem* first = &posix_file_system()) {
     SessionOptions options = place.options();
     options.group = "rank";
     options.codec = "store";
     run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
       SessionEnvironment environment;
-      environment.files = rank == 1 ? &second : &posix_file_system();
+      environment.files = rank == 1 ? &second : first;
       environment.sources.environment.clear();
       environment.clock = &clock;
       auto session = RunSession::open(std::move(ranks), options, environment);
@@ -168,6 +168,21 @@ TEST_F(TwoRanks, FindASetAgainThatCouldNotBeReadIfNothingHasTakenItsPlace) {
     EXPECT_EQ(session.restart().value(), 3u);
     EXPECT_EQ(model, model_at(rank, kCells, 3));
   });
+}
+
+TEST_F(TwoRanks, CountTheirSetsBehindThoseThatCannotBeReadAlsoWithoutARestart) {
+  save_three();
+  UnreadableFiles bad({"3.set"});
+  const auto go_on = [](uint32_t rank, RunSession& session, Model& model) {
+    go(session, model, 4, 5);
+    if (rank == 0) {
+      EXPECT_FALSE(session.warnings().empty());
+    }
+  };
+  run(bad, go_on, nullptr, &bad);
+  const auto store = store_at(place.store);
+  for (const uint64_t step : {4, 5}) EXPECT_GE(Catalog(*store).read({"job", step})->number, step);
+  run(posix_file_system(), [](uint32_t, RunSession& session, Model&) { EXPECT_EQ(session.restart().value(), 5u); });
 }
 
 TEST_F(TwoRanks, SayThatNothingCouldBeReadRatherThanThatAllIsDamaged) {

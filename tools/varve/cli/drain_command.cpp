@@ -19,6 +19,7 @@ const char* drained_state(DrainedSet::State state) {
     case DrainedSet::State::whole: return "whole";
     case DrainedSet::State::part: return "part";
     case DrainedSet::State::was_there: return "was_there";
+    case DrainedSet::State::outdated: return "outdated";
   }
   return "";
 }
@@ -142,6 +143,7 @@ class DrainCommand final : public Command {
       case DrainedSet::State::part:
         return fmt::format("this node's part brought from {} to {}; other nodes' parts are missing", set.from, set.to);
       case DrainedSet::State::was_there: return fmt::format("was at {} already", set.to);
+      case DrainedSet::State::outdated: return fmt::format("not needed any more: {} has a later one", set.to);
     }
     return {};
   }
