@@ -219,7 +219,8 @@ class Client {
       candidates_.insert(candidates_.begin(), step_);
       names_[step_] = name_;
     }
-    discard_files();
+    // Where it could not be kept, what was routed is all that there is.
+    if (kept && made) discard_files();
     spent_seconds_ += seconds_since(started_);
     return kept && made;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "core/guarded.h"
 #include "core/thread_pool.h"
@@ -21,7 +22,9 @@ SegmentFamily job_memory(const std::string& shared_memory, const std::string& jo
   // A node's own store has the same name on all nodes, and other paths; two in different folders may be named alike.
   const bool by_name = nearest.is_of_node() || nearest.is_on_servers();
   LevelSpec named = nearest;
-  if (nearest.is_of_node()) named.place = std::filesystem::absolute(nearest.place).string();
+  std::error_code error;
+  if (nearest.is_of_node() && !nearest.place.starts_with('/'))
+    named.place = std::filesystem::absolute(nearest.place, error).lexically_normal().string();
   const std::string of_node = node.empty() ? std::string() : "\n" + node;
   return {shared_memory, static_cast<uint32_t>(::getuid()),
           make_job_key((by_name ? named.name() : path) + of_node, job)};

@@ -84,7 +84,7 @@ bool PushQueue::has_overlooked(uint64_t step, uint64_t number) {
   {
     const MutexLock lock(mutex_);
     if (backlog_ == Backlog::not_looked_for || !is_due(level_, number)) return false;
-    if (seen_.contains({step, number}) || given_up_.contains(step)) return false;
+    if (seen_.contains({step, number})) return false;
     // Else it is looked for with the next set in any case.
     if (backlog_ != Backlog::known) return true;
     backlog_ = Backlog::not_known;
@@ -138,11 +138,18 @@ std::vector<uint64_t> PushQueue::take_up(const LevelBacklog& backlog, bool all) 
   std::vector<uint64_t> given_up;
   {
     const MutexLock lock(mutex_);
-    seen_.insert(backlog.seen.begin(), backlog.seen.end());
     std::vector<OwedSet> older;
     for (const OwedSet& set : backlog.owed) {
-      if (noted_.insert(set.step).second) older.push_back(set);
+      // Another one that has taken the place of what was given up, or was brought there, has not been seen.
+      if (!seen_.contains({set.step, set.number})) given_up_.erase(set.step);
+      noted_.insert(set.step);
+      const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
+                                     [&](const OwedSet& waiting) { return waiting.step == set.step; });
+      const bool is_settled =
+          given_up_.contains(set.step) || refused_.contains(set.step) || published_.contains(set.step);
+      if (!waits && !is_settled) older.push_back(set);
     }
+    seen_.insert(backlog.seen.begin(), backlog.seen.end());
     // The first may be on its way.
     waiting_.insert(waiting_.begin() + (pushing_ ? 1 : 0), older.begin(), older.end());
     backlog_ = all ? Backlog::known : Backlog::not_known;

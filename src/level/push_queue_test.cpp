@@ -68,5 +68,28 @@ TEST_F(PushQueueAtTheEnd, WhatCannotPassIsNotTriedAgain) {
   EXPECT_EQ(attempts, 2);
 }
 
+TEST(APushQueue, TakesUpWhatSomebodyElseHasSavedInThePlaceOfASetThatWasBrought) {
+  const LevelSpec level = parse_levels("memory; /x")->back();
+  PushQueue queue(level);
+  queue.take_up({.owed = {}, .seen = {{10, 1}}}, /*all=*/true);
+  queue.note(50, 5, false);
+  ASSERT_EQ(queue.next(), 50u);
+  queue.note_outcome(50, {}, false);
+  EXPECT_FALSE(queue.owes(50, 5));
+  EXPECT_FALSE(queue.has_overlooked(50, 5));
+  EXPECT_FALSE(queue.has_overlooked(10, 1));
+  queue.forget(60);
+  for (const uint64_t step : {50, 60}) {
+    EXPECT_TRUE(queue.has_overlooked(step, 9));
+    EXPECT_TRUE(queue.await(std::nullopt).looks);
+    queue.take_up({.owed = {{.step = step, .number = 9}}, .seen = {{step, 9}}}, /*all=*/true);
+    EXPECT_TRUE(queue.owes(step, 9));
+    EXPECT_FALSE(queue.has_overlooked(step, 9));
+    ASSERT_EQ(queue.next(), step);
+    queue.note_outcome(step, {}, false);
+    EXPECT_FALSE(queue.owes(step, 9));
+  }
+}
+
 }  // namespace
 }  // namespace varve

@@ -94,7 +94,8 @@ std::optional<uint64_t> Retention::number_of(const Store& store, uint64_t step) 
   const auto known = numbers_.find(step);
   if (known != numbers_.end()) return known->second;
   const Result<SetRecord> record = Catalog(store).read({rules_.job, step});
-  if (!record.ok()) return std::nullopt;
+  // What is one node's share of a set, in a store that all see, pushes nothing out.
+  if (!record.ok() || (!rules_.complete && !record->has_all_ranks())) return std::nullopt;
   if (!replaceable) numbers_[step] = record->number;
   return record->number;
 }
@@ -204,7 +205,8 @@ Result<std::vector<uint64_t>> would_leave(const Store& there, const DueSets& due
     const Result<SetRecord> record = Catalog(there).read({due.job, step});
     if (!record.ok() || owed_steps.contains(step)) continue;
     const bool replaceable = due.replaceable && due.replaceable(step);
-    sets.push_back({.step = step, .number = record->number, .complete = true, .replaceable = replaceable});
+    sets.push_back(
+        {.step = step, .number = record->number, .complete = record->has_all_ranks(), .replaceable = replaceable});
   }
   return sets_that_may_leave(sets, {.complete = *due.level.keep});
 }

@@ -1,6 +1,8 @@
 #include "runtime/run_lease.h"
 
 #include <array>
+#include <atomic>
+#include <memory>
 
 #include "comm/agreement.h"
 
@@ -54,12 +56,16 @@ Status RunLease::take(StoreLevel& level) {
 std::function<Status()> RunLease::guard(Place place) const {
   const bool looks = level_ != nullptr && level_->access().is_at_work() &&
                      (place == Place::far || level_->access().is_nearest() || !level_->spec().is_on_servers());
-  return [this, store = looks ? level_->access().opened() : nullptr] {
+  const Store* const store = looks ? level_->access().opened() : nullptr;
+  return [this, store, lost = std::make_shared<std::atomic<bool>>(false)] {
     if (lease_) return lease_->check();
     if (store == nullptr) return Status();
-    // The lease that is there may be that of a dead run, in whose place this one could not put its own.
-    const auto check = is_untaken_ ? check_job_untaken : check_job_lease;
-    return check(*store, settings_.job, run_);
+    // The lease that is there may be that of a dead run, in whose place this one could not put its own. One that was
+    // seen alive has taken the job over, whatever becomes of it.
+    const Status met = is_untaken_ && !*lost ? check_job_untaken(*store, settings_.job, run_)
+                                             : check_job_lease(*store, settings_.job, run_);
+    if (!met.ok()) *lost = true;
+    return met;
   };
 }
 

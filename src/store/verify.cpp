@@ -41,17 +41,21 @@ class Verifier {
     VARVE_TRY(agree(ranks_, check_sets()));
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, share_arenas());
     VARVE_TRY(agree(ranks_, check_arenas(arenas)));
-    // What this user may not read may be whole.
-    VARVE_TRY(agree(ranks_, refused_));
     VARVE_TRY(gather_findings());
+    if (has_passed_over_) store_.drop_arena_cache();
     if (ranks_.rank() == 0) check_packs();
     VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? report_packs() : Status()));
     VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? check_index() : Status()));
-    if (ranks_.rank_count() == 1) return {};
-    VARVE_ASSIGN(const ByteVector findings,
-                 ranks_.broadcast(ranks_.rank() == 0 ? encode_findings({report_, {}}) : ByteVector(), 0));
-    VARVE_ASSIGN(Findings final, decode_findings(findings));
-    report_ = std::move(final.report);
+    if (ranks_.rank_count() > 1) {
+      VARVE_ASSIGN(const ByteVector findings,
+                   ranks_.broadcast(ranks_.rank() == 0 ? encode_findings({report_, {}}) : ByteVector(), 0));
+      VARVE_ASSIGN(Findings final, decode_findings(findings));
+      report_ = std::move(final.report);
+    }
+    // What this user may not read may be whole; damage to the rest is damage all the same.
+    const Status refused = agree(ranks_, refused_);
+    if (report_.damages.empty()) return refused;
+    if (!refused.ok() && ranks_.rank() == 0) progress_.warning(refused);
     return {};
   }
   VerifyReport take() && { return std::move(report_); }
@@ -61,6 +65,13 @@ class Verifier {
   bool is_refused(const Status& what) {
     if (what.code() != StatusCode::permission_denied) return false;
     if (refused_.ok()) refused_ = what.with_hint("verify it as a user who may read all of the store");
+    return true;
+  }
+
+  /// Whether the arena went meanwhile.
+  bool is_gone(const Status& what) {
+    if (what.code() != StatusCode::not_found) return false;
+    has_passed_over_ = true;
     return true;
   }
 
@@ -194,7 +205,7 @@ class Verifier {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
       // A prune has removed it since it was listed: what sets need of it is looked for elsewhere.
-      if (arena.status().code() == StatusCode::not_found || is_refused(arena.status())) continue;
+      if (is_gone(arena.status()) || is_refused(arena.status())) continue;
       if (!arena.ok()) {
         pack_damages_.push_back({arena.status(), id, packs_expected_in(id)});
         continue;
@@ -232,7 +243,7 @@ class Verifier {
   }
 
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {
-    if (what.code() == StatusCode::not_found) return;  // its arena went meanwhile
+    if (is_gone(what)) return;
     if (!score) {
       // The arena's own index: what it lists was found by going through the file.
       report(what, {}, arena);
@@ -255,7 +266,7 @@ class Verifier {
       join_ranges(use.ranges);
       if (damaged.contains(score)) continue;
       Result<std::vector<StoredCopy>> places = find_pack_copies(store_, score, use.hint);
-      if (places.ok() && any_holds(*places, use.ranges)) continue;
+      if (is_refused(places.status()) || (places.ok() && any_holds(*places, use.ranges))) continue;
       const bool is_there = places.ok() && !places->empty();
       (is_there ? lacking : missing)[arena_name(store_, use.hint)].insert(score);
     }
@@ -343,7 +354,8 @@ class Verifier {
   Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;
-  Status refused_;  ///< what this user may not read
+  Status refused_;                ///< what this user may not read
+  bool has_passed_over_ = false;  ///< what went meanwhile
   std::unordered_map<Score, PackUse, ScoreHash> packs_;
   std::unordered_map<Score, Users, ScoreHash> node_users_;
   std::vector<PackDamage> pack_damages_;

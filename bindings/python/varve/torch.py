@@ -269,7 +269,13 @@ def _load_step(session: Session, name: str, step: int) -> Any:
             session.unprotect(name)
     if not structure:
         raise _errors.NotFound(f"the checkpoint of step {step} has no state of this name: {name}")
-    return _unpack(_read_structure(structure[-1]), arrays)
+    try:
+        return _unpack(_read_structure(structure[-1]), arrays)
+    except _errors.Corrupt as error:
+        if session.size == 1:
+            raise
+        # The others may have theirs: one process alone must not go on to an older step.
+        raise _errors.Error(f"what this process has of the checkpoint of step {step} makes no sense: {error}") from error
 
 
 def _load_of_set(checkpoint: Checkpoint, name: str, rank: int) -> Any:
