@@ -48,8 +48,8 @@ struct TransferReport {
 /// `from`; or `to` has a set of that name, and damage in one of the stores, which the failure names, keeps the two from
 /// being compared; or that set has the same files in other trees, and with `check_held` it was read and is damaged:
 /// such trees cannot be sent, but repair_store() may mend them. already_exists: `to` has another set of that name, and
-/// it is not to be replaced. invalid_argument: the stores have scores of different kinds. busy: a prune of `to` took
-/// this writer for dead, time and again.
+/// it is not to be replaced. invalid_argument: the stores have scores of different kinds, or what `from` has is of one
+/// node's ranks alone. busy: a prune of `to` took this writer for dead, time and again.
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name,
                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 

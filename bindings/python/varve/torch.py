@@ -275,7 +275,8 @@ def _load_step(session: Session, name: str, step: int) -> Any:
         if session.size == 1:
             raise
         # The others may have theirs: one process alone must not go on to an older step.
-        raise _errors.Error(f"what this process has of the checkpoint of step {step} makes no sense: {error}") from error
+        what = f"what this process has of the checkpoint of step {step}"
+        raise _errors.Error(f"{what} makes no sense: {error}") from error
 
 
 def _load_of_set(checkpoint: Checkpoint, name: str, rank: int) -> Any:
