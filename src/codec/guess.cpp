@@ -60,52 +60,50 @@ struct Numbers {
     if (!format.floating) return value;
     return format.sign_last ? kernels::to_sign_last(value) : kernels::to_ordered(value);
   }
-  /// As a signed number, of which differences are meaningful at any width.
-  int64_t operator[](size_t index) const {
-    switch (format.bytes) {
-      case 8: return static_cast<int64_t>(number<uint64_t>(index));
-      case 4: return static_cast<int32_t>(number<uint32_t>(index));
-      default: return static_cast<int16_t>(number<uint16_t>(index));
-    }
-  }
-
   const std::byte* begin;
   size_t count;
   kernels::NumberFormat format;
 };
 
-/// The difference, wrapped round at the width of the numbers.
-int64_t wrapped(uint64_t difference, uint32_t bytes) {
-  const uint32_t shift = 64 - 8 * bytes;
-  return static_cast<int64_t>(difference << shift) >> shift;
+/// Calls work.operator()<T>() with the unsigned integer as wide as the numbers.
+template <class Work>
+auto as_wide_as(const Numbers& numbers, Work&& work) {
+  switch (numbers.format.bytes) {
+    case 8: return work.template operator()<uint64_t>();
+    case 4: return work.template operator()<uint32_t>();
+    default: return work.template operator()<uint16_t>();
+  }
 }
 
-/// Bits of a difference: 0 of none.
-int bits_of(int64_t difference) {
-  const auto value = static_cast<uint64_t>(difference);
-  return std::bit_width(difference < 0 ? ~value : value) + (difference == 0 ? 0 : 1);
+/// Bits of a difference, wrapped round at the width of the numbers: 0 of none.
+template <class T>
+uint32_t bits_of(T difference) {
+  const auto sign = static_cast<T>(static_cast<std::make_signed_t<T>>(difference) >> (8 * sizeof(T) - 1));
+  return static_cast<uint32_t>(std::bit_width(static_cast<T>(difference ^ sign))) + (difference == 0 ? 0 : 1);
 }
 
 /// Predicts a number from those before it at all sums of some distances (Lorenzo).
 class Prediction {
  public:
-  explicit Prediction(const std::vector<uint64_t>& distances) {
-    for (size_t corner = 0; corner < size_t{1} << distances.size(); ++corner) {
-      uint64_t before = 0;
-      for (size_t i = 0; i < distances.size(); ++i) before += (corner >> i & 1) != 0 ? distances[i] : 0;
-      (std::popcount(corner) % 2 == 0 ? added_ : subtracted_).push_back(before);
+  explicit Prediction(const std::vector<uint64_t>& distances) : corners_(size_t{1} << distances.size()) {
+    for (size_t corner = 0; corner < corners_; ++corner) {
+      for (size_t i = 0; i < distances.size(); ++i) before_[corner] += (corner >> i & 1) != 0 ? distances[i] : 0;
     }
   }
   /// What it leaves of number `at`.
-  int64_t left_of(const Numbers& numbers, size_t at) const {
-    uint64_t sum = 0;
-    for (const uint64_t before : added_) sum += static_cast<uint64_t>(numbers[at - before]);
-    for (const uint64_t before : subtracted_) sum -= static_cast<uint64_t>(numbers[at - before]);
-    return wrapped(sum, numbers.format.bytes);
+  template <class T>
+  T left_of(const Numbers& numbers, size_t at) const {
+    T left = 0;
+    for (size_t corner = 0; corner < corners_; ++corner) {
+      const auto number = static_cast<T>(numbers.number<T>(at - before_[corner]));
+      left = static_cast<T>(std::popcount(corner) % 2 == 0 ? left + number : left - number);
+    }
+    return left;
   }
 
  private:
-  std::vector<uint64_t> added_, subtracted_;
+  const size_t corners_;
+  std::array<uint64_t, 8> before_{};  // three distances at most
 };
 
 /// What is looked at for a guess.
@@ -117,11 +115,8 @@ ByteSpan looked_at(ByteSpan raw) {
 /// Some places of numbers, from `first` on. Not at a regular distance, which might be that of records.
 class Places {
  public:
-  Places(const Numbers& numbers, size_t first, size_t count)
-      : first_(first),
-        step_(std::max<size_t>((numbers.count - first) / count, 1)),
-        end_(numbers.count),
-        count_(count) {}
+  Places(size_t numbers, size_t first, size_t count)
+      : first_(first), step_(std::max<size_t>((numbers - first) / count, 1)), end_(numbers), count_(count) {}
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (size_t i = 0; i < count_; ++i) {
@@ -142,71 +137,43 @@ double share_of_bits(uint64_t bits, size_t numbers, uint32_t number_bytes, size_
   return static_cast<double>(bits) / static_cast<double>(numbers * (8 * number_bytes - 1));
 }
 
-uint64_t reach_of(const std::vector<uint64_t>& distances) {
-  return std::accumulate(distances.begin(), distances.end(), uint64_t{0});
-}
-
-/// The share that predictions from these distances leave, at places from `first` on. Numbers that are like the one
-/// before, which any coder finds, do not count.
-double cost_from(size_t first, const Numbers& numbers, const std::vector<uint64_t>& distances, size_t places) {
-  if (numbers.count < first + 2 * places) return 1;
-  const Prediction prediction(distances);
-  uint64_t bits = 0, counted = 0;
-  Places(numbers, first + 1, places).for_each([&](size_t at) {
-    if (numbers[at] == numbers[at - 1]) return;
-    bits += static_cast<uint64_t>(bits_of(prediction.left_of(numbers, at)));
-    ++counted;
-  });
-  return share_of_bits(bits, counted, numbers.format.bytes, places);
-}
-
-/// The same, from the first number on that has all before it that predict it.
+/// The share that predictions from these distances leave, at places that have all before them that predict them.
+/// Numbers that are like the one before, which any coder finds, do not count.
 double cost_of(const Numbers& numbers, const std::vector<uint64_t>& distances, size_t places) {
-  return cost_from(reach_of(distances), numbers, distances, places);
-}
-
-/// What all numbers take with one more distance, to what they take without. Measured at the same places, as numbers may
-/// be smoother there than before those that it predicts.
-double gain_of(const Numbers& numbers, std::vector<uint64_t> distances, uint64_t more, size_t places) {
-  const size_t first = reach_of(distances) + more;
-  const double without = cost_from(first, numbers, distances, places);
-  distances.push_back(more);
-  const uint64_t wholes = numbers.count / more;  // rows, or planes; what is left at the end is not predicted by them
-  if (without == 0 || wholes < 2) return 1;
-  const double with = cost_from(first, numbers, distances, places);
-  const double share = static_cast<double>((wholes - 1) * more) / static_cast<double>(numbers.count);
-  return 1 - share * (1 - with / without);
+  const uint64_t reach = std::accumulate(distances.begin(), distances.end(), uint64_t{0});
+  if (numbers.count < reach + 2 * places) return 1;
+  const Prediction prediction(distances);
+  return as_wide_as(numbers, [&]<class T>() {
+    uint64_t bits = 0, counted = 0;
+    Places(numbers.count, reach + 1, places).for_each([&](size_t at) {
+      if (numbers.number<T>(at) == numbers.number<T>(at - 1)) return;
+      bits += bits_of(prediction.left_of<T>(numbers, at));
+      ++counted;
+    });
+    return share_of_bits(bits, counted, sizeof(T), places);
+  });
 }
 
 /// What cost_of() is of each distance up to `record_max`, by itself.
-template <class T, uint64_t record_max>
-std::array<double, record_max + 1> costs_of_records_as(const Numbers& numbers) {
+template <uint64_t record_max>
+std::array<double, record_max + 1> costs_of_records(const Numbers& numbers) {
   std::array<double, record_max + 1> costs;
   costs.fill(1);
   if (numbers.count < record_max + 2 * kPlaces) return costs;
-  std::array<uint32_t, record_max + 1> bits{};
-  size_t counted = 0;
-  Places(numbers, record_max, kPlaces).for_each([&](size_t at) {
-    const auto value = static_cast<T>(numbers.number<T>(at));
-    if (value == static_cast<T>(numbers.number<T>(at - 1))) return;
-    ++counted;
-    for (size_t record = 1; record <= record_max; ++record) {
-      const auto before = static_cast<T>(numbers.number<T>(at - record));
-      bits[record] +=
-          static_cast<uint32_t>(bits_of(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before))));
-    }
+  as_wide_as(numbers, [&]<class T>() {
+    std::array<uint32_t, record_max + 1> bits{};
+    size_t counted = 0;
+    Places(numbers.count, record_max, kPlaces).for_each([&](size_t at) {
+      const auto value = static_cast<T>(numbers.number<T>(at));
+      if (value == static_cast<T>(numbers.number<T>(at - 1))) return;
+      ++counted;
+      for (size_t record = 1; record <= record_max; ++record)
+        bits[record] += bits_of(static_cast<T>(value - static_cast<T>(numbers.number<T>(at - record))));
+    });
+    for (size_t record = 1; record <= record_max; ++record)
+      costs[record] = share_of_bits(bits[record], counted, sizeof(T), kPlaces);
   });
-  for (size_t record = 1; record <= record_max; ++record)
-    costs[record] = share_of_bits(bits[record], counted, sizeof(T), kPlaces);
   return costs;
-}
-template <uint64_t record_max>
-std::array<double, record_max + 1> costs_of_records(const Numbers& numbers) {
-  switch (numbers.format.bytes) {
-    case 8: return costs_of_records_as<uint64_t, record_max>(numbers);
-    case 4: return costs_of_records_as<uint32_t, record_max>(numbers);
-    default: return costs_of_records_as<uint16_t, record_max>(numbers);
-  }
 }
 
 std::vector<uint64_t> distances_of(const NumberGuess& guess) {
@@ -280,31 +247,57 @@ std::optional<NumberGuess> guess_floats(ByteSpan raw, const std::vector<NumberGu
   return best.sign_last ? std::optional(best) : std::nullopt;
 }
 
-/// From each number but the first to the next one.
+/// From each number to the next one, by which rows and planes are found: what these predict is what is left of steps.
 template <class T>
-std::vector<float> steps_as(const Numbers& numbers, size_t count) {
-  std::vector<float> steps(count);
-  T before = static_cast<T>(numbers.number<T>(0));
-  for (size_t i = 1; i < count; ++i) {
-    const T value = static_cast<T>(numbers.number<T>(i));
-    steps[i] = static_cast<float>(static_cast<std::make_signed_t<T>>(static_cast<T>(value - before)));
-    before = value;
+class Steps {
+ public:
+  explicit Steps(const Numbers& numbers) : steps_(numbers.count) {
+    auto before = static_cast<T>(numbers.number<T>(0));
+    for (size_t i = 1; i < steps_.size(); ++i) {
+      const auto value = static_cast<T>(numbers.number<T>(i));
+      steps_[i] = static_cast<T>(value - before);
+      before = value;
+    }
   }
-  return steps;
-}
-std::vector<float> steps_of(const Numbers& numbers, size_t count) {
-  switch (numbers.format.bytes) {
-    case 8: return steps_as<uint64_t>(numbers, count);
-    case 4: return steps_as<uint32_t>(numbers, count);
-    default: return steps_as<uint16_t>(numbers, count);
+  uint64_t count() const { return steps_.size(); }
+
+  /// The first of them, so many.
+  std::vector<float> as_floats(size_t count) const {
+    std::vector<float> floats(count);
+    for (size_t i = 0; i < count; ++i) floats[i] = static_cast<float>(static_cast<std::make_signed_t<T>>(steps_[i]));
+    return floats;
   }
-}
+  /// What all steps, or of rows of `row` numbers what each leaves of that in the row before, take if that of the one
+  /// `more` before is taken, too, to what they take without. Measured at the same places, as numbers may be smoother
+  /// there than before those that it predicts. 0: no rows.
+  double gain_of(uint64_t row, uint64_t more, size_t places) const {
+    const uint64_t first = 1 + row + more;
+    const uint64_t wholes = count() / more;  // rows, or planes; what is left at the end is not predicted by them
+    if (wholes < 2 || count() < first + 2 * places) return 1;
+    const auto left = [&](size_t at) { return row == 0 ? steps_[at] : static_cast<T>(steps_[at] - steps_[at - row]); };
+    uint64_t without = 0, with = 0, counted = 0;
+    Places(count(), first + 1, places).for_each([&](size_t at) {
+      if (steps_[at] == 0) return;
+      const T left_without = left(at);
+      without += bits_of(left_without);
+      with += bits_of(static_cast<T>(left_without - left(at - more)));
+      ++counted;
+    });
+    if (without == 0 || counted < places / 8) return 1;
+    const double share = static_cast<double>((wholes - 1) * more) / static_cast<double>(count());
+    return 1 - share * (1 - static_cast<double>(with) / static_cast<double>(without));
+  }
+
+ private:
+  std::vector<T> steps_;
+};
 
 /// How long the rows are, by how many numbers are better predicted with those of the row before; the likeliest first.
-std::vector<uint64_t> likely_rows(const Numbers& numbers) {
-  const uint64_t row_max = std::min<uint64_t>(kRowMax, numbers.count / 2);
+template <class T>
+std::vector<uint64_t> likely_rows(const Steps<T>& all_steps) {
+  const uint64_t row_max = std::min<uint64_t>(kRowMax, all_steps.count() / 2);
   if (row_max < 2 * kRecordMax) return {};
-  const std::vector<float> steps = steps_of(numbers, std::min(numbers.count, kNumbersForRows));
+  const std::vector<float> steps = all_steps.as_floats(std::min<uint64_t>(all_steps.count(), kNumbersForRows));
   std::vector<uint32_t> better(row_max + 1);  // the more, the closer they are
   const size_t gap = (steps.size() - row_max - 1) / kRowProbes;
   for (size_t begin = 0; begin < row_max; begin += kRowsTogether) {
@@ -330,10 +323,11 @@ std::vector<uint64_t> likely_rows(const Numbers& numbers) {
 /// rows are.
 struct RowGain {
   RowGain() = default;
-  RowGain(const Numbers& numbers, uint64_t length, size_t places)
+  template <class T>
+  RowGain(const Steps<T>& steps, uint64_t length, size_t places)
       : row(length),
-        gain(gain_of(numbers, {1}, row, places)),
-        with_straight(gain * std::min(gain_of(numbers, {1, row}, 2 * row, places), 1.0)) {}
+        gain(steps.gain_of(0, row, places)),
+        with_straight(gain * std::min(steps.gain_of(row, 2 * row, places), 1.0)) {}
   bool operator<(const RowGain& other) const { return with_straight < other.with_straight; }
 
   uint64_t row = 0;
@@ -341,26 +335,49 @@ struct RowGain {
 };
 
 /// The likeliest length of rows; if none gain enough, of 0 numbers.
-RowGain guess_rows(const Numbers& numbers) {
+template <class T>
+RowGain guess_rows(const Steps<T>& steps) {
   std::vector<RowGain> by_few;
-  for (const uint64_t row : likely_rows(numbers)) by_few.emplace_back(numbers, row, kPlaces);
+  for (const uint64_t row : likely_rows(steps)) by_few.emplace_back(steps, row, kPlaces);
   std::stable_sort(by_few.begin(), by_few.end());
   RowGain best;
   best.with_straight = kSimplerRows;
   for (size_t i = 0; i < std::min(by_few.size(), kRowsVerified); ++i)
-    best = std::min(best, RowGain(numbers, by_few[i].row, kPlacesToVerify));
+    best = std::min(best, RowGain(steps, by_few[i].row, kPlacesToVerify));
   return best;
 }
 /// Of other numbers of the type, those that these seem to have, too.
-RowGain known_rows(const Numbers& numbers, std::span<const NumberGuess> known, const ElementType& type) {
+template <class T>
+RowGain known_rows(const Steps<T>& steps, std::span<const NumberGuess> known, const ElementType& type) {
   RowGain best;
   best.with_straight = kKnownRows;
   std::vector<uint64_t> tried;
   for (const NumberGuess& other : known) {
-    if (other.dims.empty() || other.type != type || numbers.count < 2 * other.dims.front()) continue;
+    if (other.dims.empty() || other.type != type || steps.count() < 2 * other.dims.front()) continue;
     if (std::find(tried.begin(), tried.end(), other.dims.front()) != tried.end()) continue;
     tried.push_back(other.dims.front());
-    best = std::min(best, RowGain(numbers, other.dims.front(), kPlacesToVerify));
+    best = std::min(best, RowGain(steps, other.dims.front(), kPlacesToVerify));
+  }
+  return best;
+}
+
+/// How many rows a plane has, and what planes gain; if that is not enough, none.
+template <class T>
+std::pair<uint64_t, double> guess_planes(const Steps<T>& steps, uint64_t row) {
+  // A few places tell; but of straight planes, which gain little, all.
+  std::vector<std::pair<double, uint64_t>> planes = {{0, 2}};
+  const uint64_t rows_max = std::min(steps.count() / 2 / row, kRowsMax);
+  for (uint64_t rows = 3; rows <= rows_max; ++rows) {
+    const double gain = steps.gain_of(row, rows * row, kPlaces / 4);
+    if (gain < kSimplerRows) planes.emplace_back(gain, rows);
+  }
+  const size_t verified = std::min(planes.size(), kPlanesVerified);
+  std::partial_sort(planes.begin(), planes.begin() + static_cast<ptrdiff_t>(verified), planes.end());
+  planes.resize(rows_max < 2 ? 0 : verified);
+  std::pair<uint64_t, double> best = {0, kSimplerRows};
+  for (const auto& [few, rows] : planes) {
+    const double gain = steps.gain_of(row, rows * row, kPlacesToVerify);
+    if (gain < best.second) best = {rows, gain};
   }
   return best;
 }
@@ -368,32 +385,19 @@ RowGain known_rows(const Numbers& numbers, std::span<const NumberGuess> known, c
 /// Finds rows, and planes of rows.
 void guess_dims(ByteSpan raw, std::span<const NumberGuess> known, NumberGuess& guess) {
   const Numbers numbers = numbers_of(guess, raw);
-  RowGain best = known_rows(numbers, known, guess.type);
-  if (best.row == 0) best = guess_rows(numbers);
-  const uint64_t best_row = best.row;
-  if (best_row == 0) return;
-  guess.dims = {best_row, numbers.count / best_row + 1};
-  const auto plane_gain_of = [&](uint64_t rows, size_t places) {
-    return gain_of(numbers, {1, best_row}, rows * best_row, places);
-  };
-  // A few places tell; but of straight planes, which gain little, all.
-  std::vector<std::pair<double, uint64_t>> planes = {{0, 2}};
-  const uint64_t rows_max = std::min(numbers.count / 2 / best_row, kRowsMax);
-  for (uint64_t rows = 3; rows <= rows_max; ++rows) {
-    const double gain = plane_gain_of(rows, kPlaces / 4);
-    if (gain < kSimplerRows) planes.emplace_back(gain, rows);
-  }
-  const size_t verified = std::min(planes.size(), kPlanesVerified);
-  std::partial_sort(planes.begin(), planes.begin() + static_cast<ptrdiff_t>(verified), planes.end());
-  planes.resize(rows_max < 2 ? 0 : verified);
-  double plane_gain = kSimplerRows;
-  for (const auto& [few, rows] : planes) {
-    const double gain = plane_gain_of(rows, kPlacesToVerify);
-    if (gain >= plane_gain) continue;
-    plane_gain = gain;
-    guess.dims = {best_row, rows, numbers.count / best_row / rows + 1};
-  }
-  guess.cost = best.gain * cost_of(numbers, {1}, kPlacesToVerify) * (guess.dims.size() > 2 ? plane_gain : 1);
+  as_wide_as(numbers, [&]<class T>() {
+    const Steps<T> steps(numbers);
+    RowGain best = known_rows(steps, known, guess.type);
+    if (best.row == 0) best = guess_rows(steps);
+    if (best.row == 0) return;
+    const uint64_t rows = numbers.count / best.row;
+    guess.dims = {best.row, rows + 1};
+    guess.cost = best.gain * cost_of(numbers, {1}, kPlacesToVerify);
+    const auto [rows_of_plane, gain] = guess_planes(steps, best.row);
+    if (rows_of_plane == 0) return;
+    guess.dims = {best.row, rows_of_plane, rows / rows_of_plane + 1};
+    guess.cost *= gain;
+  });
 }
 
 double cost_of_kind(ByteSpan piece, const NumberGuess& kind) {
