@@ -10,9 +10,10 @@
 #include <tuple>
 
 #include "core/bytes.h"
+#include "engine/folder_source.h"
 #include "engine/inspect.h"
 #include "engine/scheme.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 
 namespace varve {
 

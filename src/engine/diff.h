@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "core/progress.h"
-#include "engine/source.h"
+#include "engine/folder_source.h"
+#include "engine/stored_files.h"
 #include "store/catalog.h"
 #include "varve/element_type.h"
 

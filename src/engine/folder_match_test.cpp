@@ -16,7 +16,7 @@
 #include "core/memory_file_system.h"
 #include "core/process.h"
 #include "engine/diff.h"
-#include "engine/source.h"
+#include "engine/folder_source.h"
 #include "sets/saving.h"
 
 namespace varve {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "format/tree.h"
 #include "store/catalog.h"
 #include "store/needs.h"

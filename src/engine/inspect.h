@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/progress.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "format/set_record.h"
 #include "format/tree.h"
 #include "layout/layout.h"

@@ -11,8 +11,8 @@
 #include <fstream>
 
 #include "core/file_system.h"
+#include "engine/folder_source.h"
 #include "engine/pack_builder.h"
-#include "engine/source.h"
 #include "sets/saving.h"
 
 namespace varve {

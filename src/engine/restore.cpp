@@ -18,7 +18,7 @@ namespace varve {
 
 namespace {
 constexpr size_t kPatternBufferBytes = 64_KiB;
-constexpr uint64_t kSmallFileBytes = 64_KiB;
+constexpr uint64_t kPutTogetherBytesMax = 64_KiB;
 constexpr size_t kReadsInFlight = 8;
 /// Where several processes share a machine and its disk.
 constexpr uint32_t kThreadsOfProcessMin = 4;
@@ -81,7 +81,7 @@ bool is_tiled(const TreeFile& file) {
 
 /// Whether a file is small, and all of it is in one pack: then it is put together in memory.
 bool is_small(const TreeFile& file) {
-  if (file.type != FileType::regular || file.bytes == 0 || file.bytes > kSmallFileBytes) return false;
+  if (file.type != FileType::regular || file.bytes == 0 || file.bytes > kPutTogetherBytesMax) return false;
   std::optional<uint32_t> pack;
   for (const std::vector<Reference>& stream : file.streams) {
     for (const Reference& reference : stream) {
@@ -343,10 +343,8 @@ class Restorer {
         ranks_(ranks),
         progress_(progress),
         shares_(record.raw_bytes, ranks.rank_count()),
-        copier_(store, target, files_, options, progress) {
-    for (const std::string& glob : options.filter.globs)
-      idle_patterns_.push_back({.globs = {glob}, .rank = options.filter.rank});
-  }
+        copier_(store, target, files_, options, progress),
+        idle_patterns_(options.filter) {}
 
   /// Walks the tree and brings the wanted files that are this process's into the staging folder.
   Status stage() {
@@ -357,7 +355,7 @@ class Restorer {
             // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
             const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
             if (options_.filter.matches(file)) {
-              std::erase_if(idle_patterns_, [&](const FileFilter& one) { return one.matches(file); });
+              idle_patterns_.note(file);
               VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
             } else if (file.type == FileType::directory) {
               files_.note_other_folder(file);
@@ -393,15 +391,10 @@ class Restorer {
     return given;
   }
 
-  /// A slip in one of several patterns is not to go unnoticed. All processes walk the whole tree, and the first one
-  /// says it. What nobody can read any more may have matched.
+  /// All processes walk the whole tree, and the first one says it. What nobody can read any more may have matched.
   void warn_of_idle_patterns() const {
     if (ranks_.rank() > 0 || has_lost_leaves()) return;
-    for (const FileFilter& one : idle_patterns_) {
-      progress_.warning(Status::not_found(
-          one.rank ? "the pattern matches nothing of this rank" : "the pattern matches nothing in the set",
-          one.globs.front()));
-    }
+    for (const Status& warning : idle_patterns_.warnings()) progress_.warning(warning);
   }
 
   /// Wanted files of all processes.
@@ -552,8 +545,8 @@ class Restorer {
   std::vector<uint32_t> staged_;  ///< files whose copies are planned
   PackCopier copier_;
   uint64_t lost_leaf_count_ = 0, unnamed_file_count_ = 0;
-  uint64_t lost_sum_ = 0;                  ///< says which ones are lost
-  std::vector<FileFilter> idle_patterns_;  ///< of the filter, one in each: those that no file has matched yet
+  uint64_t lost_sum_ = 0;       ///< says which ones are lost
+  IdlePatterns idle_patterns_;  ///< of the filter
 };
 
 /// The record of the set, as the first process finds it.

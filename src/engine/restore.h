@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/progress.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "varve/communicator.h"
 
 namespace varve {

@@ -17,10 +17,10 @@
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "core/work_meter.h"
+#include "engine/folder_source.h"
 #include "engine/group_saver.h"
 #include "engine/restore_target.h"
 #include "engine/scheme.h"
-#include "engine/source.h"
 #include "store/commit.h"
 
 namespace varve {
@@ -77,6 +77,88 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 }
 
 namespace {
+/// What is left of a set is not saved as if it were all.
+Status check_is_whole(const std::vector<SourceFile>& files) {
+  for (const SourceFile& file : files) {
+    const std::string name = base_name(file.path);
+    if (is_removal_note(name))
+      return Status::busy("files of a set are being removed, as it is saved", file.path,
+                          "have the watcher finish that, or remove this note to save what is left");
+    if (name == kRestoringNote)
+      return Status::busy("a set is being restored there, or a restore was stopped", file.path,
+                          "restore the set that it names over it once more, or remove this note to save what is there");
+  }
+  return {};
+}
+
+/// Nor what a restore that was stopped has brought so far into a folder above: what it brought has its own times, and
+/// got its name after the note did.
+Status check_nothing_is_restored_above(const std::string& folder, const std::vector<SourceFile>& files) {
+  std::error_code error;
+  std::filesystem::path above = std::filesystem::canonical(folder, error);
+  while (!error && above.has_relative_path()) {
+    above = above.parent_path();
+    const std::string path = (above / kRestoringNote).string();
+    const Result<FileStatus> note = posix_file_system().stat(path);
+    if (!note.ok()) continue;
+    const int64_t note_s = note->modified_ns / 1'000'000'000;
+    for (const SourceFile& file : files) {
+      if (file.type == FileType::regular && file.changed_s >= note_s && file.modified_s <= note_s + 1) {
+        return Status::busy(
+            "a set is being restored there, or a restore was stopped", path,
+            "if these files are not of the set that it names, remove this note; else restore that set over "
+            "them once more");
+      }
+    }
+  }
+  return {};
+}
+
+Status check_sizes(const std::vector<SourceFile>& files) {
+  uint64_t sum = 0;
+  for (const SourceFile& file : files) {
+    sum += file.bytes;
+    if (file.bytes > kTreeFileBytesMax || sum > kTreeFileBytesMax)
+      return Status::resource_limit("files have more bytes than a set can have, 4 EiB", file.path);
+  }
+  return {};
+}
+
+/// find_files(); the named folder itself gets its names_sum.
+Result<std::vector<SourceFile>> find_files_of(NamedSource& source, const SaveOptions& options, ProgressSink& progress) {
+  std::vector<SourceFile> files;
+  if (source.is_file()) {
+    if (!options.choice.all())
+      return Status::invalid_argument("one file is saved as it is; patterns choose from a folder", source.self.path);
+    files.push_back(source.self);
+  } else {
+    VARVE_ASSIGN(ChosenFiles chosen, scan_chosen_files(source.folder, options.choice, progress));
+    files = std::move(chosen.files);
+    source.self.names_sum = chosen.names_sum;
+    VARVE_TRY(check_is_whole(files));
+    if (files.empty()) {
+      if (chosen.some_left_out) return Status::not_found("nothing in the folder is to be saved", source.folder);
+      progress.warning(Status::not_found("the folder is empty", source.folder));
+    }
+    VARVE_TRY(check_nothing_is_restored_above(source.folder, files));
+  }
+  VARVE_TRY(check_sizes(files));
+  let_times_pass(files);
+  VARVE_TRY(assign_ranks(files, options.ranks.rank_regex));
+  const auto has_rank = [](const SourceFile& file) { return file.rank >= 0; };
+  if (!options.ranks.rank_regex.empty() && !files.empty() && std::none_of(files.begin(), files.end(), has_rank))
+    progress.warning(Status::not_found("the rank expression fits no file: none has a rank", options.ranks.rank_regex));
+  return files;
+}
+}  // namespace
+
+Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
+                                           ProgressSink& progress) {
+  NamedSource found = source;
+  return find_files_of(found, options, progress);
+}
+
+namespace {
 Result<SaveReport> save_new(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                             const SetName& name, const SaveOptions& options, LayoutService& layouts,
                             ProgressSink& progress, const PublishRecord& publish) {
@@ -91,8 +173,6 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
   }
   return save_groups(store, sources, name, options, progress, publish);
 }
-
-Result<std::vector<SourceFile>> find_files_of(NamedSource& source, const SaveOptions& options, ProgressSink& progress);
 
 uint64_t doubted_in(const std::vector<SourceFile>& files, const SaveOptions& options) {
   return options.ranks.rank_regex.empty() ? count_doubted_ranks(files) : 0;
@@ -272,92 +352,12 @@ Status check_save_options(const SaveOptions& options) {
 }
 
 namespace {
-/// What is left of a set is not saved as if it were all.
-Status check_is_whole(const std::vector<SourceFile>& files) {
-  for (const SourceFile& file : files) {
-    const std::string name = base_name(file.path);
-    if (is_removal_note(name))
-      return Status::busy("files of a set are being removed, as it is saved", file.path,
-                          "have the watcher finish that, or remove this note to save what is left");
-    if (name == kRestoringNote)
-      return Status::busy("a set is being restored there, or a restore was stopped", file.path,
-                          "restore the set that it names over it once more, or remove this note to save what is there");
-  }
-  return {};
-}
-
-/// Nor what a restore that was stopped has brought so far into a folder above: what it brought has its own times, and
-/// got its name after the note did.
-Status check_nothing_is_restored_above(const std::string& folder, const std::vector<SourceFile>& files) {
-  std::error_code error;
-  std::filesystem::path above = std::filesystem::canonical(folder, error);
-  while (!error && above.has_relative_path()) {
-    above = above.parent_path();
-    const std::string path = (above / kRestoringNote).string();
-    const Result<FileStatus> note = posix_file_system().stat(path);
-    if (!note.ok()) continue;
-    const int64_t note_s = note->modified_ns / 1'000'000'000;
-    for (const SourceFile& file : files) {
-      if (file.type == FileType::regular && file.changed_s >= note_s && file.modified_s <= note_s + 1) {
-        return Status::busy(
-            "a set is being restored there, or a restore was stopped", path,
-            "if these files are not of the set that it names, remove this note; else restore that set over "
-            "them once more");
-      }
-    }
-  }
-  return {};
-}
-
-Status check_sizes(const std::vector<SourceFile>& files) {
-  uint64_t sum = 0;
-  for (const SourceFile& file : files) {
-    sum += file.bytes;
-    if (file.bytes > kTreeFileBytesMax || sum > kTreeFileBytesMax)
-      return Status::resource_limit("files have more bytes than a set can have, 4 EiB", file.path);
-  }
-  return {};
-}
-
-/// find_files(); the named folder itself gets its names_sum.
-Result<std::vector<SourceFile>> find_files_of(NamedSource& source, const SaveOptions& options, ProgressSink& progress) {
-  std::vector<SourceFile> files;
-  if (source.is_file()) {
-    if (!options.choice.all())
-      return Status::invalid_argument("one file is saved as it is; patterns choose from a folder", source.self.path);
-    files.push_back(source.self);
-  } else {
-    VARVE_ASSIGN(ChosenFiles chosen, scan_chosen_files(source.folder, options.choice, progress));
-    files = std::move(chosen.files);
-    source.self.names_sum = chosen.names_sum;
-    VARVE_TRY(check_is_whole(files));
-    if (files.empty()) {
-      if (chosen.some_left_out) return Status::not_found("nothing in the folder is to be saved", source.folder);
-      progress.warning(Status::not_found("the folder is empty", source.folder));
-    }
-    VARVE_TRY(check_nothing_is_restored_above(source.folder, files));
-  }
-  VARVE_TRY(check_sizes(files));
-  let_times_pass(files);
-  VARVE_TRY(assign_ranks(files, options.ranks.rank_regex));
-  const auto has_rank = [](const SourceFile& file) { return file.rank >= 0; };
-  if (!options.ranks.rank_regex.empty() && !files.empty() && std::none_of(files.begin(), files.end(), has_rank))
-    progress.warning(Status::not_found("the rank expression fits no file: none has a rank", options.ranks.rank_regex));
-  return files;
-}
-
 uint64_t total_bytes(const std::vector<SourceFile>& files) {
   uint64_t bytes = 0;
   for (const SourceFile& file : files) bytes += file.bytes;
   return bytes;
 }
 }  // namespace
-
-Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
-                                           ProgressSink& progress) {
-  NamedSource found = source;
-  return find_files_of(found, options, progress);
-}
 
 std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
                                                        uint32_t group_count_wanted) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "engine/source.h"
+#include "engine/folder_scan.h"
 #include "hash/score.h"
 
 namespace varve {

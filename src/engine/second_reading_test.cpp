@@ -9,7 +9,7 @@
 
 #include <filesystem>
 
-#include "engine/source.h"
+#include "engine/folder_source.h"
 #include "sets/saving.h"
 
 namespace varve {

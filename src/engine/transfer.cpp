@@ -11,7 +11,7 @@
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "engine/pack_fetcher.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "store/needs.h"
 #include "store/spread_writer.h"
 #include "store/stored_copies.h"

@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/patience.h"
 #include "core/sync.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "format/image.h"
 #include "format/set_origin.h"
 #include "format/set_record.h"

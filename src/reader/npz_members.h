@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "format/tree.h"
 #include "reader/stored_variables.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "format/tree.h"
 #include "reader/stored_variables.h"
 #include "varve/status.h"

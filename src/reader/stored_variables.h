@@ -10,7 +10,6 @@
 
 #include "core/bytes.h"
 #include "core/cell_box.h"
-#include "engine/source.h"
 #include "format/set_record.h"
 #include "format/tree.h"
 #include "layout/layout.h"

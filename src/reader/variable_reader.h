@@ -6,7 +6,7 @@
 
 #include "core/bytes.h"
 #include "core/cell_box.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "reader/part_decoder.h"
 #include "reader/stored_variables.h"
 #include "reader/zarr_chunks.h"

@@ -9,7 +9,7 @@
 
 #include "core/bytes.h"
 #include "core/sync.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "layout/zarr_array.h"
 #include "reader/stored_variables.h"
 #include "varve/status.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/folder_scan.h"
 #include "engine/save.h"
-#include "engine/source.h"
 #include "sim/random.h"
 #include "store/commit.h"
 #include "store/stored_copies.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "engine/save.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
 #include "sets/folders.h"

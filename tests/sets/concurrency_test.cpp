@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "core/memory_file_system.h"
+#include "engine/folder_source.h"
 #include "engine/save.h"
-#include "engine/source.h"
 #include "sets/saving.h"
 #include "store/prune.h"
 

@@ -9,9 +9,9 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "engine/folder_source.h"
 #include "engine/inspect.h"
 #include "engine/save.h"
-#include "engine/source.h"
 #include "sets/fault_kinds.h"
 #include "sets/saving.h"
 #include "store/prune.h"

@@ -5,9 +5,9 @@
 
 #include "core/memory_file_system.h"
 #include "engine/diff.h"
+#include "engine/folder_source.h"
 #include "engine/inspect.h"
 #include "engine/repair.h"
-#include "engine/source.h"
 #include "engine/transfer.h"
 #include "mount/set_listing.h"
 #include "mount/spool.h"

@@ -175,21 +175,4 @@ Status check_patterns(const std::vector<std::string>& globs) {
   return {};
 }
 
-IdlePatterns::IdlePatterns(const FileFilter& filter) {
-  for (const std::string& glob : filter.globs) each_.push_back({.globs = {glob}, .rank = filter.rank});
-}
-
-void IdlePatterns::note(const TreeFile& file) {
-  std::erase_if(each_, [&](const FileFilter& one) { return one.matches(file); });
-}
-
-std::vector<Status> IdlePatterns::warnings() const {
-  std::vector<Status> warnings;
-  for (const FileFilter& one : each_)
-    warnings.push_back(Status::not_found(
-        one.rank ? "the pattern matches nothing of this rank" : "the pattern matches nothing in the set",
-        one.globs.front()));
-  return warnings;
-}
-
 }  // namespace varve::cli

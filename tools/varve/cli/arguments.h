@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "varve/status.h"
 
 namespace CLI {
@@ -81,17 +81,5 @@ void declare_file_filter(Arguments& arguments, FileFilter& filter);
 /// Of shell patterns. invalid_argument: a bracket of one is not closed, which fnmatch() takes for a character, as
 /// hardly anybody means.
 Status check_patterns(const std::vector<std::string>& globs);
-
-/// The patterns of a filter that no file has matched yet: a slip in one of several is not to go unnoticed.
-class IdlePatterns {
- public:
-  explicit IdlePatterns(const FileFilter& filter);
-  void note(const TreeFile& file);
-  /// A warning about each that is left.
-  std::vector<Status> warnings() const;
-
- private:
-  std::vector<FileFilter> each_;  ///< one pattern in each
-};
 
 }  // namespace varve::cli

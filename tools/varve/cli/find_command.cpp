@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "store/catalog.h"
 
 namespace varve::cli {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "core/progress.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "store/store.h"
 
 namespace varve::cli {

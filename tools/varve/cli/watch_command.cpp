@@ -21,7 +21,7 @@
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
-#include "engine/source.h"
+#include "engine/folder_source.h"
 #include "monitor/metrics_outlet.h"
 #include "runtime/command_levels.h"
 #include "serve/offer.h"

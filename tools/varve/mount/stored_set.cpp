@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "store/stored_copies.h"
 
 namespace varve {

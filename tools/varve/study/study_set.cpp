@@ -5,8 +5,9 @@
 #include <map>
 #include <set>
 
+#include "engine/folder_source.h"
 #include "engine/scheme.h"
-#include "engine/source.h"
+#include "engine/stored_files.h"
 #include "store/catalog.h"
 
 namespace varve {

@@ -17,9 +17,9 @@
 #include "core/file_system.h"
 #include "core/posix_file_system.h"
 #include "core/process.h"
+#include "engine/folder_scan.h"
 #include "engine/restore_target.h"
 #include "engine/save.h"
-#include "engine/source.h"
 
 namespace varve {
 

@@ -9,8 +9,8 @@
 
 #include "core/process.h"
 #include "core/progress.h"
+#include "engine/folder_source.h"
 #include "engine/save.h"
-#include "engine/source.h"
 #include "sets/saving.h"
 #include "watch/test_text.h"
 
