@@ -225,8 +225,15 @@ void on_write(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, f
   to.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
   to.buf[0].fd = file.descriptor();
   to.buf[0].pos = offset;
+  const size_t wanted = fuse_buf_size(from);
   const ssize_t written = fuse_buf_copy(&to, from, static_cast<fuse_buf_copy_flags>(0));
+  const bool in_memory = info->writepage != 0;
+  const auto written_bytes = static_cast<uint64_t>(std::max<ssize_t>(written, 0));
+  if (written_bytes > 0 && !in_memory) file.note_written(static_cast<uint64_t>(offset), written_bytes);
+  if (written_bytes < wanted) file.write_failed(static_cast<uint64_t>(offset) + written_bytes, in_memory);
   if (written < 0) return reply(request, {static_cast<int>(-written)});
+  // Of pages, the kernel takes any number of bytes for all.
+  if (in_memory && static_cast<size_t>(written) < wanted) return reply(request, {ENOSPC});
   fuse_reply_write(request, static_cast<size_t>(written));
 }
 

@@ -322,14 +322,18 @@ Status JobFolder::seal(const std::shared_ptr<OpenSet>& set, const std::string& a
   const SetName name{name_, parsed->step};
   const Errno begun = set->begin_sealing(quiet_seconds);
   if (begun.number == EIO) {
-    return Status::io_error("a file of the set could not be made durable", name.to_string(),
-                            "remove it, and write it again");
+    const Status lost = Status::io_error(
+        "a file of the set has lost what was written to it, as the disk failed or was full",
+        join_path(name.to_string(), set->folder()->lost_file().value_or("")), "remove it, and write it again");
+    context_.log("cannot seal " + name.to_string() + ": " + lost.to_string());
+    return lost;
   }
   if (!begun.ok()) {
     return Status::busy("files of the set are open for writing, or it is being sealed already", name.to_string(),
                         "close them first");
   }
-  const Result<SetRecord> record = context_.commit->commit(set->spooled(), name);
+  const Result<SetRecord> record =
+      context_.commit->commit(set->spooled(), name, [&set] { return set->folder()->check_written_back(); });
   if (!record.ok()) {
     context_.log("cannot seal " + name.to_string() + ": " + record.status().to_string());
     set->give_up_sealing(record.status());
@@ -455,9 +459,11 @@ Status RootFolder::take_up(JobFolder& job, const SpooledSet& spooled) {
     return context_.spool->discard(spooled);
   }
   VARVE_ASSIGN(const std::shared_ptr<OpenSet> set, job.adopt(spooled));
+  const std::optional<std::string> lost = set->folder()->lost_file();
   context_.log(
       job.name() + "/" + spooled.record.name + " is open still" +
-      (set->summary().unfinished ? ", and not finished: it is sealed only by a rename or by `varve seal`" : ""));
+      (set->summary().unfinished ? ", and not finished: it is sealed only by a rename or by `varve seal`" : "") +
+      (lost ? "; it is not sealed as long as it has " + *lost + ", which has lost what was written to it" : ""));
   return {};
 }
 

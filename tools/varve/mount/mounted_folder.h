@@ -102,15 +102,24 @@ class OpenFile {
   virtual int descriptor() const { return -1; }
   /// Asked before each write through the descriptor.
   virtual Errno begin_write() { return {EBADF}; }
+  /// What a write has written. What one that failed before did not may be there by that.
+  virtual void note_written(uint64_t offset, uint64_t bytes) { static_cast<void>(offset), static_cast<void>(bytes); }
+  /// A write has failed, or wrote less than it was to: its bytes from `offset` on are missing. `in_memory`: of what a
+  /// program has changed through a memory map, so that it may never hear of it.
+  virtual void write_failed(uint64_t offset, bool in_memory) {
+    static_cast<void>(offset), static_cast<void>(in_memory);
+  }
   virtual Errno allocate(int, uint64_t, uint64_t) { return {EBADF}; }
   virtual Errno sync(bool) { return {}; }
   /// Whether it was opened to be written.
   virtual bool writes() const { return false; }
   /// One of its descriptors was closed; there may be more.
   virtual void flushed(ClosedBy) {}
-  /// Who was the last to close a descriptor of it. But for a program, it is cut off: what somebody wanted to write may
-  /// be missing. Always a program if it was not opened to be written.
+  /// Who was the last to close a descriptor of it. Always a program if it was not opened to be written.
   virtual ClosedBy last_closed_by() const { return ClosedBy::program; }
+  /// Whether a program has heard of a write that failed, and has not made it again.
+  virtual bool has_failed_write() const { return false; }
+  /// What somebody wanted to write may be missing.
   bool is_cut_off() const { return last_closed_by() != ClosedBy::program; }
 };
 

@@ -75,12 +75,17 @@ MountResult<std::unique_ptr<OpenFile>> MountedStore::open(uint64_t inode, int fl
 }
 
 void MountedStore::release(uint64_t inode, std::unique_ptr<OpenFile> file) {
-  if (!file->is_cut_off()) return;
+  if (!file->is_cut_off() && !file->has_failed_write()) return;
   const MountResult<Realm> realm = context_.realms.at(realm_in(inode));
   if (!realm.ok() || !realm->open) return;
   const OpenSetRecord set = realm->open->spooled().record;
   if (set.unfinished) return;
   const std::string name = set.job + "/" + set.name;
+  if (!file->is_cut_off()) {
+    return context_.log(name +
+                        " is not finished: a program was told that a write to it failed. As long as it has that file, "
+                        "it is sealed only by a rename or by `varve seal`");
+  }
   // While the file still counts as open, so that nothing seals the set before.
   const Status noted = realm->open->note_unfinished();
   if (file->last_closed_by() == ClosedBy::signal) {
@@ -165,7 +170,11 @@ Result<std::string> MountedStore::describe(uint64_t set_folder) {
           std::to_string(set.written.writers) + " open for writing, quiet for " +
           std::to_string(static_cast<uint64_t>(set.written.quiet_seconds)) + " s\n";
   if (set.unfinished)
-    text += "unfinished: a program was, or may have been, stopped while it wrote; it is not sealed by itself\n";
+    text +=
+        "unfinished: a write failed, or a program was, or may have been, stopped while it wrote; it is not sealed by "
+        "itself\n";
+  if (const std::optional<std::string> lost = realm->open->folder()->lost_file())
+    text += "not sealed as long as it has " + *lost + ", which has lost what was written to it\n";
   if (!set.failure.ok()) text += "not sealed: " + set.failure.to_string() + "\n";
   return text;
 }

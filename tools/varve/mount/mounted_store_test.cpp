@@ -171,6 +171,71 @@ TEST_F(Mounted, DoesNotSealByItselfWhatAKilledProgramHasWritten) {
   }
 }
 
+TEST_F(Mounted, DoesNotSealByItselfWhatThereWasNoRoomFor) {
+  {
+    NoRoomForRecords fs;
+    const auto mounted = TestMount::open(fs, folder_ / "store", folder_ / "spool", {.seal_seconds = 30}).value();
+    write_set(*mounted, "7");
+    auto file = mounted->create("run/7/c");
+    (*file)->write_failed(100, /*in_memory=*/false);
+    fs.is_full = true;
+    close_file(*mounted, "run/7/c", *std::move(file), {ClosedBy::program});
+    EXPECT_TRUE(mounted->lines.has("run/7 is not finished: a program was told that a write to it failed"));
+    mounted->clock.advance(100);
+    (*mounted)->seal_quiet_sets();
+    EXPECT_FALSE(Catalog(mounted->store()).has({"run", 7}).value());
+  }
+  const auto mounted = mount({.seal_seconds = 30});
+  mounted->clock.advance(100);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_FALSE(Catalog(mounted->store()).has({"run", 7}).value());
+  EXPECT_TRUE((*mounted)->seal(mounted->inode("run/7")).ok()) << "by who says so";
+}
+
+TEST_F(Mounted, SealsByItselfWhatWasWrittenAfterAllOrIsGone) {
+  for (const uint64_t step : {7, 8, 9}) {
+    const std::string name = std::to_string(step), set = "run/" + name;
+    const bool is_written_again = step == 7, is_removed = step == 8;
+    {
+      const auto mounted = mount({.seal_seconds = 30});
+      write_set(*mounted, name);
+      auto file = mounted->create(set + "/c");
+      (*file)->note_written(0, 100);
+      (*file)->write_failed(100, /*in_memory=*/false);
+      (*file)->note_written(is_written_again ? 100 : 200, 100);
+      close_file(*mounted, set + "/c", *std::move(file), {ClosedBy::program});
+      if (is_removed) {
+        ASSERT_EQ(mounted->remove(set + "/c").number, 0);
+      }
+    }
+    const auto mounted = mount({.seal_seconds = 30});
+    mounted->clock.advance(100);
+    (*mounted)->seal_quiet_sets();
+    EXPECT_EQ(Catalog(mounted->store()).has({"run", step}).value(), is_written_again || is_removed) << step;
+  }
+}
+
+TEST_F(Mounted, SealsNoSetOfWhichAFileHasLostSomethingNorDoesALaterMount) {
+  {
+    const auto mounted = mount();
+    write_set(*mounted, "7.tmp");
+    auto file = mounted->create("run/7.tmp/c");
+    (*file)->write_failed(100, /*in_memory=*/true);
+    EXPECT_EQ((*file)->sync(false).number, EIO);
+    close_file(*mounted, "run/7.tmp/c", *std::move(file), {ClosedBy::program});
+    EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+    EXPECT_NE((*mounted)->seal(mounted->inode("run/7.tmp")).to_string().find("run@7/c"), std::string::npos);
+    EXPECT_TRUE(mounted->lines.has("cannot seal run@7"));
+    EXPECT_NE((*mounted)->describe(mounted->inode("run/7.tmp"))->find("it has c, which has lost"), std::string::npos);
+  }
+  const auto mounted = mount();
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+  ASSERT_EQ(mounted->remove("run/7.tmp/c").number, 0);
+  ASSERT_EQ(mounted->write_file("run/7.tmp/c", "third").number, 0);
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(*mounted->read_file("run/7/c"), "third");
+}
+
 TEST_F(Mounted, DoesNotSealByItselfWhatAProgramHasWrittenThatItCannotSeeAndSaysWhy) {
   const auto mounted = mount({.seal_seconds = 30});
   for (const std::string set : {"run/7", "run/8"}) {

@@ -25,6 +25,7 @@ OpenFolder::Tally OpenFolder::tally() const {
     if (!node.linked || node.type != S_IFREG) continue;
     ++tally.files;
     tally.writers += node.writers > 0 ? 1 : 0;
+    tally.cut_short += node.cut_short ? 1 : 0;
     if (const MountResult<NodeView> view = tree_.view(id); view.ok())
       tally.bytes += static_cast<uint64_t>(view->status.st_size);
   }
@@ -46,11 +47,58 @@ Errno OpenFolder::freeze(double quiet_seconds) {
   if (!settled || frozen_) return {EBUSY};
   for (const auto& [id, node] : tree_.names().nodes()) {
     if (node.linked && node.writers > 0) return {EBUSY};
-    if (node.linked && *node.lost) return {EIO};
+    if (node.linked && node.lost) return {EIO};
   }
   if (changed_.quiet_seconds() < quiet_seconds) return {EBUSY};
   frozen_ = true;
   return {};
+}
+
+std::optional<std::string> OpenFolder::lost_file() const {
+  const MutexLock lock(mutex_);
+  for (const auto& [id, node] : tree_.names().nodes()) {
+    if (node.linked && node.lost) return tree_.names().path_of(id);
+  }
+  return std::nullopt;
+}
+
+bool OpenFolder::has_lost(uint32_t id) const {
+  const MutexLock lock(mutex_);
+  return tree_.names().at(id).lost;
+}
+
+void OpenFolder::note_lost(uint32_t id) {
+  const MutexLock lock(mutex_);
+  tree_.note_lost(id);
+}
+
+Status OpenFolder::check_written_back() {
+  std::vector<std::pair<uint32_t, std::string>> files;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, node] : tree_.names().nodes()) {
+      if (node.linked && node.type == S_IFREG) files.emplace_back(id, tree_.names().path_of(id));
+    }
+  }
+  Status first;
+  for (const auto& [id, path] : files) {
+    UniqueFd file;
+    {
+      const MutexLock lock(mutex_);
+      MountResult<UniqueFd> opened = tree_.open_to_look(id);
+      if (!opened.ok()) return Status::from_errno(opened.error().number, "open", path);
+      file = *std::move(opened);
+    }
+    // An error that nobody has seen is told to the next who asks.
+    if (::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 || errno == ENOSYS) continue;
+    const Status why = Status::from_errno(errno, "write back", path);
+    if (first.ok())
+      first = Status(why.code(), std::string(why.message()), path, "free some space, remove it, and write it again");
+    note_lost(id);
+  }
+  // Perhaps somebody else was told, and the kernel says it once.
+  const std::optional<std::string> lost = first.ok() ? lost_file() : std::nullopt;
+  return lost ? Status::io_error("it has lost what was written to it", *lost) : first;
 }
 
 void OpenFolder::thaw() {
@@ -111,7 +159,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) 
   if (writes) MOUNT_TRY(begin_change());
   MOUNT_ASSIGN(UniqueFd descriptor, tree_.open_file(id, flags, writes));
   OpenNode& file = tree_.names().at(id);
-  auto opened = std::make_unique<SpoolFile>(shared_from_this(), id, file.lost, std::move(descriptor), writes);
+  auto opened = std::make_unique<SpoolFile>(shared_from_this(), id, std::move(descriptor), writes);
   file.files.push_back(opened.get());
   if (writes) {
     ++file.writers;
@@ -137,7 +185,7 @@ MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenFolder::create(u
   MOUNT_ASSIGN(auto made, tree_.create(folder, name, flags, mode));
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   OpenNode& file = tree_.names().at(made.first);
-  auto opened = std::make_unique<SpoolFile>(shared_from_this(), made.first, file.lost, std::move(made.second), writes);
+  auto opened = std::make_unique<SpoolFile>(shared_from_this(), made.first, std::move(made.second), writes);
   file.files.push_back(opened.get());
   file.writers = writes ? 1 : 0;
   changed_.note();
@@ -151,9 +199,10 @@ void OpenFolder::released(SpoolFile& file) {
   const MutexLock lock(mutex_);
   OpenNode& node = tree_.names().at(file.id());
   node.files.erase(std::find(node.files.begin(), node.files.end(), &file));
+  node.cut_short = node.cut_short || file.has_failed_write();
   if (file.writes() && --node.writers == 0) {
     // Else the next mount takes it for one that was being written, whatever else was noted.
-    if (!file.is_cut_off()) tree_.end_writing(file.id());
+    if (!file.is_cut_off() && !(node.linked && node.cut_short)) tree_.end_writing(file.id());
     changed_.note();
   }
   tree_.names().tidy(file.id());
@@ -258,6 +307,18 @@ Errno SpoolFile::begin_write() {
   return {};
 }
 
+void SpoolFile::write_failed(uint64_t offset, bool in_memory) {
+  if (in_memory) return folder_->note_lost(id_);
+  uint64_t nothing = kNothing;
+  if (!missing_from_.compare_exchange_strong(nothing, offset)) missing_from_ = kSeveral;
+}
+
+void SpoolFile::note_written(uint64_t offset, uint64_t bytes) {
+  uint64_t missing = missing_from_.load();
+  if (missing >= kSeveral || missing < offset || missing - offset >= bytes) return;
+  missing_from_.compare_exchange_strong(missing, kNothing);
+}
+
 Errno SpoolFile::allocate(int mode, uint64_t offset, uint64_t bytes) {
   MOUNT_TRY(begin_write());
   const int failed = ::fallocate(descriptor_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -265,10 +326,10 @@ Errno SpoolFile::allocate(int mode, uint64_t offset, uint64_t bytes) {
 }
 
 Errno SpoolFile::sync(bool data_only) {
-  if (*lost_) return {EIO};
+  if (folder_->has_lost(id_)) return {EIO};
   if ((data_only ? ::fdatasync(descriptor_.get()) : ::fsync(descriptor_.get())) != 0) {
     const Errno why{errno};
-    *lost_ = true;  // a second sync would prove nothing, and is not made
+    folder_->note_lost(id_);  // a second sync would prove nothing, and is not made
     return why;
   }
   return folder_->sync_folder(id_);

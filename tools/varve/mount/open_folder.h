@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,13 +51,22 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
   struct Tally {
     uint64_t files = 0, bytes = 0;  ///< regular ones
     uint64_t writers = 0;           ///< open for writing
+    uint64_t cut_short = 0;         ///< of which a write has failed, and was not made again
     double quiet_seconds = 0;       ///< since anything came
   };
   Tally tally() const;
 
-  /// From now on nothing changes. EIO: a sync of a file has failed. EBUSY: a file is open for writing, something came
-  /// in the last `quiet_seconds`, or it is frozen already.
+  /// From now on nothing changes. EIO: a file has lost something (lost_file()). EBUSY: a file is open for writing,
+  /// something came in the last `quiet_seconds`, or it is frozen already.
   Errno freeze(double quiet_seconds);
+  /// The path of a file of which something that was written is lost: a sync of it has failed, or the disk had no room
+  /// for what a program changed through memory. Until it is removed, the set is not sealed. None: there is no such
+  /// file.
+  std::optional<std::string> lost_file() const;
+  /// io_error if the kernel has failed to write anything of the files to their disk, and nobody has been told: what it
+  /// gives for their bytes may then be what was there before. It says so once: the file counts as lost. Asks, and
+  /// writes nothing.
+  Status check_written_back();
   void thaw();
   /// Before the set's own name changes. EBUSY: it is frozen.
   Errno prepare_rename();
@@ -80,6 +90,8 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
  private:
   friend class SpoolFile;
   void released(SpoolFile& file);
+  bool has_lost(uint32_t id) const;
+  void note_lost(uint32_t id);
   /// Before each change. EBUSY: it is frozen. What the last attempt to seal the set has committed, if anything, is no
   /// more what the set will be: without its note, no later mount takes the one for the other.
   Errno begin_change() VARVE_REQUIRES(mutex_);
@@ -100,14 +112,8 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
 /// A file of an open set that a program has open. What it holds can be read even after the set was sealed.
 class SpoolFile final : public OpenFile {
  public:
-  /// `lost`: of the node with that number.
-  SpoolFile(std::shared_ptr<OpenFolder> folder, uint32_t id, std::shared_ptr<std::atomic<bool>> lost,
-            UniqueFd descriptor, bool writes)
-      : folder_(std::move(folder)),
-        id_(id),
-        lost_(std::move(lost)),
-        descriptor_(std::move(descriptor)),
-        writes_(writes) {}
+  SpoolFile(std::shared_ptr<OpenFolder> folder, uint32_t id, UniqueFd descriptor, bool writes)
+      : folder_(std::move(folder)), id_(id), descriptor_(std::move(descriptor)), writes_(writes) {}
   ~SpoolFile() override { folder_->released(*this); }
   SpoolFile(const SpoolFile&) = delete;
   SpoolFile& operator=(const SpoolFile&) = delete;
@@ -121,6 +127,8 @@ class SpoolFile final : public OpenFile {
   MountResult<uint64_t> seek(uint64_t offset, int whence) override;
   int descriptor() const override { return descriptor_.get(); }
   Errno begin_write() override;
+  void write_failed(uint64_t offset, bool in_memory) override;
+  void note_written(uint64_t offset, uint64_t bytes) override;
   Errno allocate(int mode, uint64_t offset, uint64_t bytes) override;
   Errno sync(bool data_only) override;
   void flushed(ClosedBy who) override {
@@ -130,14 +138,17 @@ class SpoolFile final : public OpenFile {
   ClosedBy last_closed_by() const override {
     return writes_ ? closed_by_.load(std::memory_order_relaxed) : ClosedBy::program;
   }
+  bool has_failed_write() const override { return missing_from_.load() != kNothing; }
 
  private:
   const std::shared_ptr<OpenFolder> folder_;
   const uint32_t id_;
-  const std::shared_ptr<std::atomic<bool>> lost_;
   const UniqueFd descriptor_;
   const bool writes_;
   std::atomic<bool> flushed_{false};
+  /// From where on a write is missing; in several places: nobody knows when all of it is there.
+  static constexpr uint64_t kNothing = UINT64_MAX, kSeveral = UINT64_MAX - 1;
+  std::atomic<uint64_t> missing_from_{kNothing};
   std::atomic<ClosedBy> closed_by_{ClosedBy::program};
 };
 

@@ -43,7 +43,7 @@ OpenSet::Summary OpenSet::summary() const {
   summary.written = folder_->tally();
   const MutexLock lock(mutex_);
   summary.sealing = stage_ == Stage::sealing;
-  summary.unfinished = spooled_.record.unfinished;
+  summary.unfinished = spooled_.record.unfinished || summary.written.cut_short > 0;
   summary.failure = failure_;
   return summary;
 }

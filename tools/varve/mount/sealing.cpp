@@ -1,11 +1,5 @@
 #include "mount/sealing.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
-#include <filesystem>
-
-#include "core/process.h"
 #include "engine/save.h"
 #include "store/catalog.h"
 
@@ -24,25 +18,8 @@ class SetCommit::Progress final : public ProgressSink {
   const SetCommit& commit_;
 };
 
-namespace {
-/// io_error if the kernel has failed to write anything of the regular files below `folder` to their disk, and nobody
-/// has been told: what it gives for their bytes may then be what was there before. Asks, and writes nothing.
-Status check_written_back(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::recursive_directory_iterator below(folder, error), end;
-  for (; !error && below != end; below.increment(error)) {
-    if (!below->is_regular_file(error) || below->is_symlink(error)) continue;
-    const UniqueFd file(::open(below->path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file.valid()) return Status::from_errno(errno, "open", below->path().string());
-    // An error that nobody has seen is told to the next who asks.
-    if (::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) != 0 && errno != ENOSYS)
-      return Status::from_errno(errno, "write back", below->path().string());
-  }
-  return error ? Status::from_errno(error.value(), "list folder", folder) : Status();
-}
-}  // namespace
-
-Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
+Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name,
+                                    const std::function<Status()>& check_written_back) {
   const MutexLock lock(mutex_);
   Progress progress(*this);
   if (!unsynced_.contains(set.files_path())) {
@@ -59,7 +36,7 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
   unsynced_.erase(set.files_path());
   bool in_catalog = false;
   auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
-    VARVE_TRY(check_written_back(set.files_path()));  // after the last read
+    VARVE_TRY(check_written_back());  // after the last read
     VARVE_TRY(spool_.write_attempt(set, record, store_.score()));
     const Status committed = lease.commit(record);
     in_catalog = lease.has_passed_commit_point();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -33,7 +34,9 @@ class SetCommit {
 
   /// Steps 1 to 3. Nothing may change the set's files meanwhile. already_exists: the store has another set of that
   /// name. Whatever fails, the spool is as it was.
-  Result<SetRecord> commit(const SpooledSet& set, const SetName& name);
+  /// `check_written_back`: whether what was read is what was written, OpenFolder's.
+  Result<SetRecord> commit(const SpooledSet& set, const SetName& name,
+                           const std::function<Status()>& check_written_back);
   /// What the store says of the set's last attempt: its record, if that was committed.
   Result<std::optional<SetRecord>> committed_before(const SpooledSet& set) const;
   /// Has a commit that is under way fail as cancelled, and all later ones.

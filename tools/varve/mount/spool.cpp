@@ -104,21 +104,11 @@ Result<FileMap> map_file(const Leaf& leaf, const TreeFile& file) {
 
 namespace {
 constexpr uint64_t kJournalBytesMax = 1_GiB;
-
-std::set<uint64_t> read_left_open(std::string_view text) {
-  std::set<uint64_t> open;
-  while (!text.empty()) {
-    const size_t line_end = text.find('\n');
-    const std::string_view line = text.substr(0, line_end);
-    uint64_t file = 0;
-    if (line.size() > 1 && std::from_chars(line.data() + 1, line.data() + line.size(), file).ec == std::errc()) {
-      if (line[0] == '+') open.insert(file);
-      if (line[0] == '-') open.erase(file);
-    }
-    text = line_end == std::string_view::npos ? std::string_view() : text.substr(line_end + 1);
-  }
-  return open;
-}
+/// Of a journal so much more room than it takes is there: when something is lost, the disk may be full.
+constexpr uint64_t kJournalRoomBytes = 4096;
+/// The first line, which is written over where there is no room for another: something is lost, and nobody knows what;
+/// or not. Journals of before have none: there, it takes the place of a line.
+constexpr std::string_view kAnyLost = "!*\n", kNoneLost = ".*\n";
 }  // namespace
 
 Result<WriterJournal> WriterJournal::open(const std::string& path) {
@@ -126,22 +116,55 @@ Result<WriterJournal> WriterJournal::open(const std::string& path) {
   journal.path_ = path;
   const Result<ByteVector> text = read_file(posix_file_system(), path, kJournalBytesMax);
   if (text.ok()) {
-    journal.left_open_ = read_left_open(as_text(*text));
+    journal.read(as_text(*text));
   } else if (text.status().code() != StatusCode::not_found) {
     return text.status();
   }
   journal.descriptor_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!journal.descriptor_.valid()) return Status::from_errno(errno, "open", path);
+  journal.reserve_room();
+  if (journal.bytes_ == 0) journal.has_head_ = journal.append(kNoneLost).ok();
   return journal;
 }
 
-Status WriterJournal::append(char sign, uint64_t file) {
-  const std::string line = sign + std::to_string(file) + "\n";
+void WriterJournal::read(std::string_view text) {
+  bytes_ = text.size();
+  has_head_ = text.starts_with(kAnyLost) || text.starts_with(kNoneLost);
+  any_may_be_lost_ = text.starts_with(kAnyLost.substr(0, 2));
+  may_lack_lines_ = !has_head_ && (any_may_be_lost_ || text.starts_with(kNoneLost.substr(0, 2)));
+  while (!text.empty()) {
+    const size_t line_end = text.find('\n');
+    const std::string_view line = text.substr(0, line_end);
+    uint64_t file = 0;
+    if (line.size() > 1 && std::from_chars(line.data() + 1, line.data() + line.size(), file).ec == std::errc()) {
+      if (line[0] == '+') left_open_.insert(file);
+      if (line[0] == '-') left_open_.erase(file);
+      if (line[0] == '!') lost_.insert(file);
+      if (line[0] == '.') lost_.erase(file);
+    }
+    text = line_end == std::string_view::npos ? std::string_view() : text.substr(line_end + 1);
+  }
+}
+
+/// Some file systems cannot; then a line may find none.
+void WriterJournal::reserve_room() {
+  const auto begin = static_cast<off_t>(bytes_);
+  if (::fallocate(descriptor_.get(), FALLOC_FL_KEEP_SIZE, begin, kJournalRoomBytes) == 0)
+    reserved_bytes_ = bytes_ + kJournalRoomBytes;
+}
+
+Status WriterJournal::append(char sign, uint64_t file) { return append(sign + std::to_string(file) + "\n"); }
+
+Status WriterJournal::append(std::string_view line) {
   ssize_t written = 0;
   do {
     written = ::write(descriptor_.get(), line.data(), line.size());
   } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(line.size())) return {};
+  if (written == static_cast<ssize_t>(line.size())) {
+    bytes_ += line.size();
+    if (reserved_bytes_ > 0 && bytes_ + kJournalRoomBytes / 2 > reserved_bytes_) reserve_room();
+    return {};
+  }
   const Status failed = Status::from_errno(written < 0 ? errno : ENOSPC, "write", path_);
   // The next line would be taken for the rest of a torn one. Where it cannot be taken back, there is no next line.
   if (written > 0) {
@@ -161,7 +184,32 @@ void WriterJournal::end(uint64_t file) {
   append('-', file).ignore("the next mount takes the file for one that was being written");
   --writing_;
   // Nobody writes, so that the lines cancel each other: a job of many files shall not make it grow for ever.
-  if (writing_ == 0 && left_open_.empty() && ::ftruncate(descriptor_.get(), 0) != 0) return;
+  if (writing_ > 0 || !left_open_.empty() || !lost_.empty() || any_may_be_lost_) return;
+  const size_t head_bytes = has_head_ ? kNoneLost.size() : 0;
+  if (may_lack_lines_ || ::ftruncate(descriptor_.get(), static_cast<off_t>(head_bytes)) != 0) return;
+  bytes_ = head_bytes;
+  reserve_room();
+}
+
+void WriterJournal::lose(uint64_t file) {
+  if (!lost_.insert(file).second) return;
+  if (append('!', file).ok()) return;
+  any_may_be_lost_ = true;
+  replace_head(kAnyLost);
+}
+
+void WriterJournal::forget_lost(uint64_t file, bool was_last) {
+  if (lost_.erase(file) > 0) append('.', file).ignore("the next file of that number counts as one that has lost some");
+  if (!was_last || !any_may_be_lost_) return;
+  any_may_be_lost_ = false;
+  replace_head(kNoneLost);
+}
+
+/// Which takes no room, but where a file system copies what is written over.
+void WriterJournal::replace_head(std::string_view head) {
+  const UniqueFd over(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));  // the other one appends
+  const size_t bytes = has_head_ ? head.size() : 2;
+  if (!over.valid() || ::pwrite(over.get(), head.data(), bytes, 0) < 0) return;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file_system.h"
@@ -39,8 +40,9 @@ struct FileMap {
 Result<FileMap> map_file(const Leaf& leaf, const TreeFile& file);
 
 /// Notes, for the next mount, which files of an open set somebody has open for writing: a line when the first writer of
-/// a file comes, one when its last has gone. It outlives this process, but not the machine. Files are known by the
-/// spool's own inode numbers, which renames do not change. Not thread-safe.
+/// a file comes, one when its last has gone; and which have lost something that was written to them. It outlives this
+/// process, but not the machine. Files are known by the spool's own inode numbers, which renames do not change. Not
+/// thread-safe.
 class WriterJournal {
  public:
   /// Reads what the last mount has left, and begins anew.
@@ -48,17 +50,35 @@ class WriterJournal {
 
   /// The files that had writers when the last mount ended.
   const std::set<uint64_t>& left_open() const { return left_open_; }
+  /// Whether there may be more of them.
+  bool may_lack_lines() const { return may_lack_lines_; }
+  /// Whether an earlier mount noted that the file has lost something, or perhaps has.
+  bool had_lost(uint64_t file) const { return any_may_be_lost_ || lost_.contains(file); }
 
   Status begin(uint64_t file);
   /// What cannot be noted leaves the file open for the next mount, which then asks: nothing is lost.
   void end(uint64_t file);
+  /// Something that was written to the file is lost. Where the disk has no room for a line, all files of the set count
+  /// as such for the next mount.
+  void lose(uint64_t file);
+  /// A file that has lost something is gone; `was_last`: no other has. What cannot be noted makes the next one of its
+  /// number count as such.
+  void forget_lost(uint64_t file, bool was_last);
 
  private:
+  void read(std::string_view text);
   Status append(char sign, uint64_t file);
+  Status append(std::string_view line);
+  void replace_head(std::string_view head);
+  void reserve_room();
 
   std::string path_;
   UniqueFd descriptor_;
+  uint64_t bytes_ = 0, reserved_bytes_ = 0;
+  bool has_head_ = false;  ///< a line of its own that says whether anything is lost
   std::set<uint64_t> left_open_;
+  std::set<uint64_t> lost_;
+  bool any_may_be_lost_ = false, may_lack_lines_ = false;
   uint64_t writing_ = 0;  ///< files with writers now
 };
 

@@ -76,8 +76,8 @@ void OpenNames::tidy(uint32_t id) {
 }
 
 namespace {
-/// Takes in the names in a folder and below. Returns whether any of its files is in `left_open`.
-Result<bool> load_names(OpenNames& names, uint32_t id, const std::string& path, const std::set<uint64_t>& left_open) {
+/// Takes in the names in a folder and below. Returns whether any of its files was left open.
+Result<bool> load_names(OpenNames& names, uint32_t id, const std::string& path, const WriterJournal& journal) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
   if (folder == nullptr) return Status::from_errno(errno, "list folder", path);
   std::vector<std::pair<uint32_t, std::string>> below;
@@ -91,12 +91,15 @@ Result<bool> load_names(OpenNames& names, uint32_t id, const std::string& path, 
       return Status::from_errno(errno, "look at", join_path(path, name));
     const uint32_t child = names.add(id, name, status.st_mode & S_IFMT, status.st_ino);
     if (S_ISDIR(status.st_mode)) below.emplace_back(child, join_path(path, name));
-    any_left_open = any_left_open || (S_ISREG(status.st_mode) && left_open.count(status.st_ino) != 0);
+    if (S_ISREG(status.st_mode)) {
+      names.at(child).lost = journal.had_lost(status.st_ino);
+      any_left_open = any_left_open || journal.left_open().contains(status.st_ino);
+    }
     errno = 0;
   }
   if (errno != 0) return Status::from_errno(errno, "list folder", path);
   for (const auto& [child, child_path] : below) {
-    VARVE_ASSIGN(const bool any_below, load_names(names, child, child_path, left_open));
+    VARVE_ASSIGN(const bool any_below, load_names(names, child, child_path, journal));
     any_left_open = any_left_open || any_below;
   }
   return any_left_open;
@@ -109,7 +112,8 @@ Result<SpoolTree> SpoolTree::load(uint32_t realm, const SpooledSet& set) {
   if (!folder.valid()) return Status::from_errno(errno, "open folder", files);
   VARVE_ASSIGN(WriterJournal journal, WriterJournal::open(set.writers_path()));
   SpoolTree tree(realm, std::move(folder), std::move(journal));
-  VARVE_ASSIGN(tree.was_left_open_, load_names(tree.names_, MountedFolder::kTop, files, tree.journal_.left_open()));
+  VARVE_ASSIGN(tree.was_left_open_, load_names(tree.names_, MountedFolder::kTop, files, tree.journal_));
+  tree.was_left_open_ = tree.was_left_open_ || tree.journal_.may_lack_lines();
   return tree;
 }
 
@@ -175,14 +179,17 @@ MountResult<std::string> SpoolTree::place_for(uint32_t folder, const std::string
 }
 
 MountResult<UniqueFd> SpoolTree::open_file(uint32_t id, int flags, bool writes) {
-  const OpenNode& node = names_.at(id);
-  const bool is_first_writer = writes && node.writers == 0;
+  OpenNode& node = names_.at(id);
+  const bool is_first_writer = writes && node.writers == 0 && !node.cut_short;  // else it is noted still
   // Noted before the file can be changed.
   if (is_first_writer) {
     if (const Status noted = journal_.begin(node.spool_inode); !noted.ok()) return errno_of(noted);
   }
   UniqueFd file(::openat(folder_.get(), names_.path_of(id).c_str(), (flags & kSpoolFlags) | kOwnFlags));
-  if (file.valid()) return file;
+  if (file.valid()) {
+    if (writes && (flags & O_TRUNC) != 0) node.cut_short = false;
+    return file;
+  }
   const Errno why{errno};
   if (is_first_writer) journal_.end(node.spool_inode);
   return why;
@@ -208,6 +215,28 @@ MountResult<std::pair<uint32_t, UniqueFd>> SpoolTree::create(uint32_t folder, co
 
 void SpoolTree::end_writing(uint32_t id) { journal_.end(names_.at(id).spool_inode); }
 
+void SpoolTree::note_lost(uint32_t id) {
+  OpenNode& node = names_.at(id);
+  node.lost = true;
+  if (node.linked) journal_.lose(node.spool_inode);
+}
+
+void SpoolTree::forget_lost(uint32_t id) {
+  if (names_.at(id).cut_short && names_.at(id).writers == 0) journal_.end(names_.at(id).spool_inode);
+  if (!names_.at(id).lost) return;
+  const auto& nodes = names_.nodes();
+  const bool was_last = std::none_of(nodes.begin(), nodes.end(), [id](const auto& node) {
+    return node.first != id && node.second.linked && node.second.lost;
+  });
+  journal_.forget_lost(names_.at(id).spool_inode, was_last);
+}
+
+MountResult<UniqueFd> SpoolTree::open_to_look(uint32_t id) const {
+  UniqueFd file(::openat(folder_.get(), names_.path_of(id).c_str(), O_RDONLY | kOwnFlags));
+  if (!file.valid()) return Errno{errno};
+  return file;
+}
+
 MountResult<NodeView> SpoolTree::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::mkdirat(folder_.get(), path.c_str(), mode) != 0) return Errno{errno};
@@ -228,6 +257,7 @@ Errno SpoolTree::remove(uint32_t folder, const std::string& name, int flags) {
   if (child == children.end()) return {ENOENT};
   if (flags != AT_REMOVEDIR && names_.at(child->second).type == S_IFDIR) return {EISDIR};
   if (::unlinkat(folder_.get(), path.c_str(), flags) != 0) return {errno};
+  forget_lost(child->second);
   names_.unlink(child->second);
   return {};
 }
@@ -239,7 +269,10 @@ Errno SpoolTree::rename(uint32_t folder, const std::string& name, uint32_t new_f
   const std::map<std::string, uint32_t>& children = names_.at(folder).children;
   const auto child = children.find(name);
   if (child == children.end()) return {ENOENT};
+  const std::map<std::string, uint32_t>& targets = names_.at(new_folder).children;
+  const auto replaced = targets.find(new_name);
   if (::renameat2(folder_.get(), from.c_str(), folder_.get(), to.c_str(), flags) != 0) return {errno};
+  if (replaced != targets.end() && replaced->second != child->second) forget_lost(replaced->second);
   names_.move(child->second, new_folder, new_name);
   return {};
 }

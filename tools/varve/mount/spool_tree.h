@@ -1,8 +1,6 @@
 #pragma once
 
-#include <atomic>
 #include <map>
-#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,9 +26,9 @@ struct OpenNode {
   bool linked = true;          ///< it still has its name
   bool names_unsynced = true;  ///< of a folder: not all of its names are durable
   bool names_lost = false;     ///< of a folder: a sync of it failed, and a second one would prove nothing
+  bool lost = false;           ///< of a file: something that was written to it is not there, or perhaps not
+  bool cut_short = false;      ///< of a file: a program has heard of a write that failed, and did not make it again
   std::vector<SpoolFile*> files;
-  /// Whether a sync of it failed: nobody knows which of its bytes the disk has. Shared with its files.
-  std::shared_ptr<std::atomic<bool>> lost = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// The names of an open set in memory. Each thing has a number, by which it is found until nobody knows it any more.
@@ -84,6 +82,10 @@ class SpoolTree {
   MountResult<std::pair<uint32_t, UniqueFd>> create(uint32_t folder, const std::string& name, int flags, uint32_t mode);
   /// The last writer of a file has gone.
   void end_writing(uint32_t id);
+  /// Something that was written to the file is lost, for this mount and later ones, until it is removed.
+  void note_lost(uint32_t id);
+  /// Opens a file that has a name, to be looked at.
+  MountResult<UniqueFd> open_to_look(uint32_t id) const;
   MountResult<NodeView> make_folder(uint32_t folder, const std::string& name, uint32_t mode);
   MountResult<NodeView> make_link(uint32_t folder, const std::string& name, const std::string& target);
   Errno remove(uint32_t folder, const std::string& name, int flags);
@@ -101,6 +103,8 @@ class SpoolTree {
   SpoolTree(uint32_t realm, UniqueFd folder, WriterJournal journal)
       : realm_(realm), folder_(std::move(folder)), journal_(std::move(journal)) {}
   MountResult<NodeView> found(uint32_t id);
+  /// Its name is going, and with it what was lost of it, or was not written.
+  void forget_lost(uint32_t id);
 
   uint32_t realm_;
   UniqueFd folder_;

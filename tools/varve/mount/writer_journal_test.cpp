@@ -60,5 +60,60 @@ TEST(WriterJournal, ALineThatDoesNotFitSpoilsNoneThatComesLater) {
   EXPECT_EQ(journal->left_open(), (std::set<uint64_t>{12, 801, 802, 804, 900, 34567}));
 }
 
+TEST(WriterJournal, RemembersWhatIsLostUntilThatIsGone) {
+  const test::TempFolder folder;
+  const std::string path = folder / "writers";
+  for (const bool has_room : {true, false}) {
+    SCOPED_TRACE(has_room);
+    {
+      WriterJournal journal = WriterJournal::open(path).value();
+      ASSERT_TRUE(journal.begin(12).ok());
+      {
+        const FileBytesLimit limit(has_room ? 4096 : std::filesystem::file_size(path) + 1);
+        journal.lose(12);
+      }
+      journal.end(12);
+    }
+    {
+      WriterJournal journal = WriterJournal::open(path).value();
+      EXPECT_TRUE(journal.had_lost(12));
+      EXPECT_EQ(journal.had_lost(13), !has_room) << "nobody knows which";
+      ASSERT_TRUE(journal.begin(14).ok());
+      journal.end(14);
+      journal.forget_lost(12, /*was_last=*/true);
+    }
+    const WriterJournal journal = WriterJournal::open(path).value();
+    EXPECT_FALSE(journal.had_lost(12));
+    EXPECT_FALSE(journal.had_lost(13));
+    EXPECT_FALSE(journal.left_open().contains(14));
+  }
+}
+
+TEST(WriterJournal, ForgetsNobodyWhoWritesWhateverItHasNoRoomFor) {
+  for (const bool is_of_before : {false, true}) {
+    SCOPED_TRACE(is_of_before);
+    const test::TempFolder folder;
+    const std::string path = folder / "writers";
+    if (is_of_before) test::write_file(path, "+100\n");
+    {
+      WriterJournal journal = WriterJournal::open(path).value();
+      if (!is_of_before) {
+        ASSERT_TRUE(journal.begin(100).ok());
+      }
+      ASSERT_TRUE(journal.begin(12).ok());
+      {
+        const FileBytesLimit limit(std::filesystem::file_size(path) + 1);
+        journal.lose(12);
+      }
+      journal.forget_lost(12, /*was_last=*/true);
+      journal.end(12);
+    }
+    const WriterJournal journal = WriterJournal::open(path).value();
+    EXPECT_FALSE(journal.had_lost(12));
+    EXPECT_EQ(journal.left_open().contains(100), !is_of_before);
+    EXPECT_EQ(journal.may_lack_lines(), is_of_before);
+  }
+}
+
 }  // namespace
 }  // namespace varve
