@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <utility>
 
 namespace varve {
 
@@ -11,12 +12,12 @@ constexpr int64_t kHourSeconds = 3600, kDaySeconds = 24 * kHourSeconds;
 
 /// The newest of each period, for so many periods.
 void keep_of_each(const std::vector<AgedSet>& by_age, uint64_t periods, int64_t seconds, std::set<uint64_t>& kept) {
-  std::optional<int64_t> last;
+  std::set<int64_t> seen;
   for (auto set = by_age.rbegin(); set != by_age.rend(); ++set) {
     const int64_t period = set->created_s / seconds;
-    if (last && period == *last) continue;
+    if (seen.contains(period)) continue;
     if (periods-- == 0) return;
-    last = period;
+    seen.insert(period);
     kept.insert(set->step);
   }
 }
@@ -35,6 +36,25 @@ std::set<uint64_t> newest_steps(const std::vector<AgedSet>& sets, uint64_t count
   return newest;
 }
 
+std::vector<int64_t> believed_times(const std::vector<AgedSet>& sets, int64_t now_s) {
+  std::vector<size_t> by_age;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    if (sets[i].is_known) by_age.push_back(i);
+  }
+  std::stable_sort(by_age.begin(), by_age.end(), [&](size_t a, size_t b) { return sets[a].number < sets[b].number; });
+  std::vector<int64_t> times(sets.size(), now_s);
+  for (size_t place = by_age.size(); place-- > 0;) {
+    // Of one clock that was wrong, those of the sets around it tell.
+    std::vector<int64_t> around;
+    const size_t begin = place - std::min<size_t>(place, 2), end = std::min(place + 3, by_age.size());
+    for (size_t i = begin; i < end; ++i) around.push_back(sets[by_age[i]].created_s);
+    const auto middle = around.begin() + static_cast<ptrdiff_t>(around.size() / 2);
+    std::nth_element(around.begin(), middle, around.end());
+    times[by_age[place]] = now_s = std::min(now_s, *middle);
+  }
+  return times;
+}
+
 std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules& rules, int64_t now_s) {
   std::set<uint64_t> kept = newest_steps(sets, std::max<uint64_t>(rules.last.value_or(1), 1));
   for (const AgedSet& set : sets) {
@@ -46,8 +66,10 @@ std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules&
   }
   std::vector<AgedSet> by_age = sets;
   std::erase_if(by_age, [](const AgedSet& set) { return !set.is_known; });
-  std::stable_sort(by_age.begin(), by_age.end(),
-                   [](const AgedSet& a, const AgedSet& b) { return a.created_s < b.created_s; });
+  // Not by their clocks, of which one may have been ahead for a while.
+  std::stable_sort(by_age.begin(), by_age.end(), [](const AgedSet& a, const AgedSet& b) {
+    return std::pair(a.number, a.created_s) < std::pair(b.number, b.created_s);
+  });
   if (rules.hourly) keep_of_each(by_age, *rules.hourly, kHourSeconds, kept);
   if (rules.daily) keep_of_each(by_age, *rules.daily, kDaySeconds, kept);
   return kept;

@@ -42,6 +42,10 @@ struct AgedSet {
 /// The steps of those to which fewer than `count` are newer. `sets` are those of one job, in the order of their steps.
 std::set<uint64_t> newest_steps(const std::vector<AgedSet>& sets, uint64_t count);
 
+/// When each of the sets of one job was saved, as far as clocks are believed: as those of most of the five sets around
+/// it say, and neither after `now_s` nor after one that has a higher number. Of one that is not known, `now_s`.
+std::vector<int64_t> believed_times(const std::vector<AgedSet>& sets, int64_t now_s);
+
 /// The steps that stay by all rules but bytes_max, of the sets of one job, which are in the order of their steps. Sets
 /// count as saved at `now_s` whose clock was ahead.
 std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules& rules, int64_t now_s);

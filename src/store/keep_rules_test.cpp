@@ -66,6 +66,43 @@ TEST(KeepRules, KeepTheNewestOfEachHourAndDay) {
   EXPECT_EQ(kept_steps(quarterly(100), {.hourly = 1, .daily = 2}, kNow), (Steps{51, 100}));
 }
 
+TEST(KeepRules, TakeNoSetForANewerOneBecauseAClockWasAhead) {
+  std::vector<AgedSet> sets = quarterly(12);
+  for (size_t i = 0; i < 3; ++i) sets[i].created_s += kDay;
+  EXPECT_EQ(kept_steps(sets, {.hourly = 3}, kNow + 2 * kDay), (Steps{7, 11, 12}));
+}
+
+TEST(KeepRules, CountAPeriodOnceWhateverClocksComeInTurn) {
+  std::vector<AgedSet> sets = quarterly(48);
+  for (size_t i = 0; i < sets.size(); i += 2) sets[i].created_s += kHour;
+  const Steps kept = kept_steps(sets, {.hourly = 8}, kNow + kHour);
+  EXPECT_EQ(kept.size(), 8u);
+  EXPECT_LE(*kept.begin(), 24u) << "hours, not changes from one to another";
+}
+
+TEST(KeepRules, BelieveMostClocks) {
+  std::vector<AgedSet> sets = quarterly(12);
+  const auto is_near = [&](size_t i) {
+    return std::abs(believed_times(sets, kNow)[i] - quarterly(12)[i].created_s) <= 2 * kHour;
+  };
+  for (const int64_t wrong : {int64_t{0}, kNow + kDay}) {
+    for (size_t at = 0; at < sets.size(); ++at) {
+      sets = quarterly(12);
+      sets[at].created_s = wrong;
+      for (size_t i = 0; i < sets.size(); ++i) EXPECT_TRUE(is_near(i)) << i << ", wrong at " << at;
+    }
+  }
+  sets = quarterly(12);
+  for (size_t i = 0; i < 4; ++i) sets[i].created_s += kDay;
+  for (size_t i = 0; i < sets.size(); ++i) EXPECT_TRUE(is_near(i)) << i;
+  sets = quarterly(12);
+  for (AgedSet& set : sets) set.number = 0;  // of versions that did not count them
+  sets[0].is_known = false;
+  sets[0].created_s = 0;
+  for (size_t i = 1; i < sets.size(); ++i) EXPECT_TRUE(is_near(i)) << i;
+  EXPECT_EQ(believed_times(sets, kNow)[0], kNow);
+}
+
 TEST(KeepRules, KeepWhatIsYoung) {
   EXPECT_EQ(kept_steps(quarterly(12), {.within_seconds = 1800}, kNow), (Steps{10, 11, 12}));
   std::vector<AgedSet> ahead = quarterly(2);

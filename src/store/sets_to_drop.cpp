@@ -34,10 +34,12 @@ class SetChoice {
     for (const auto& [job, sets] : sets_of) {
       const bool is_other_job = !job_.empty() && job != job_;
       const std::set<uint64_t> kept = kept_steps(sets, keep_, now_s), newest = newest_steps(sets, 1);
-      for (const AgedSet& set : sets) {
+      const std::vector<int64_t> times = believed_times(sets, now_s);
+      for (size_t i = 0; i < sets.size(); ++i) {
+        const AgedSet& set = sets[i];
         if (is_other_job || kept.contains(set.step)) {
           const bool in_any_case = is_other_job || set.stays || newest.contains(set.step);
-          kept_sets.push_back({{{job, set.step}, set.number, set.created_s}, in_any_case});
+          kept_sets.push_back({{{job, set.step}, set.number, set.created_s}, times[i], in_any_case});
         } else {
           leaving.push_back({{job, set.step}, set.number, set.created_s});
         }
@@ -52,6 +54,7 @@ class SetChoice {
   using FrameSizes = std::unordered_map<Score, double, ScoreHash>;
   struct KeptSet {
     LeavingSet set;
+    int64_t saved_s = 0;  ///< believed_times()
     bool in_any_case = false;
   };
 
@@ -133,8 +136,8 @@ class SetChoice {
   /// the store now.
   Status choose_by_size(uint64_t bytes_max, std::vector<KeptSet>& sets, std::vector<LeavingSet>& leaving) {
     std::sort(sets.begin(), sets.end(), [](const KeptSet& a, const KeptSet& b) {
-      return std::tuple(!a.in_any_case, -a.set.created_s, b.set.name) <
-             std::tuple(!b.in_any_case, -b.set.created_s, a.set.name);
+      return std::tuple(!a.in_any_case, -a.saved_s, b.set.number, b.set.name) <
+             std::tuple(!b.in_any_case, -b.saved_s, a.set.number, a.set.name);
     });
     VARVE_ASSIGN(auto sizes, sizes_of_frames());
     double bytes = 0;

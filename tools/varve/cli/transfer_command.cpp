@@ -19,7 +19,7 @@ constexpr std::string_view kNextLevel = "next";
 
 /// What one of a command's sets came to.
 struct CopiedSet {
-  SetName name;
+  std::string set;  ///< its name; as it was asked for, if a server alone knows which one that is
   TransferReport report;
 };
 
@@ -150,14 +150,21 @@ class TransferCommand final : public Command {
                                  "name the other store, or let --store be a server's");
     }
     VARVE_ASSIGN(const std::unique_ptr<Store> own, open_store(*place));
-    SetTransfer what{.set = set_,
+    // The newest of a job is that of the store it is taken from: by the time it is copied, the own one may have a
+    // newer.
+    std::string set = set_;
+    if (push_) {
+      VARVE_ASSIGN(const SetName name, Catalog(*own).resolve(set_));
+      set = name.to_string();
+    }
+    SetTransfer what{.set = set,
                      .recode = options_.recode ? options_.recode->name() : "",
                      .check_held = options_.check_held,
                      .bytes_per_second = bytes_per_second_};
     VARVE_ASSIGN(const TransferNumbers numbers,
                  transfer_on_server(*servers.front(), push_ ? TransferDirection::push : TransferDirection::pull, what));
     CopiedSet copied;
-    if (Result<SetName> name = Catalog(*own).resolve(set_); name.ok()) copied.name = *name;
+    copied.set = std::move(set);
     copied.report = report_of(numbers);
     copied_.push_back(std::move(copied));
     print(session, push_ ? "the server's next level" : place->backend().root(), true,
@@ -212,7 +219,7 @@ class TransferCommand final : public Command {
     for (const SetName& name : names) {
       Result<TransferReport> report = copy_set(from, to, name, options_, progress);
       if (report.ok()) {
-        copied_.push_back({name, std::move(*report)});
+        copied_.push_back({name.to_string(), std::move(*report)});
         continue;
       }
       const StatusCode code = report.status().code();
@@ -243,7 +250,7 @@ class TransferCommand final : public Command {
 
   static void print_set(Session& session, const CopiedSet& set, const std::string& to) {
     const TransferReport& report = set.report;
-    const std::string name = quote_name(set.name.to_string());
+    const std::string name = quote_name(set.set);
     if (report.was_there && report.sent_bytes == 0) {
       session.print(fmt::format("{} is in {} already\n", name, quote_name(to)));
       return;
@@ -262,7 +269,7 @@ class TransferCommand final : public Command {
     Json sets = Json::array();
     for (const CopiedSet& set : copied_) {
       const TransferReport& report = set.report;
-      sets.push_back({{"set", set.name.to_string()},
+      sets.push_back({{"set", set.set},
                       {"was_there", report.was_there},
                       {"sent_packs", report.sent_packs},
                       {"sent_bytes", report.sent_bytes},

@@ -6,6 +6,7 @@
 
 #include "core/file_system.h"
 #include "core/open_writers.h"
+#include "engine/folder_scan.h"
 
 namespace varve {
 
@@ -50,7 +51,7 @@ Result<std::string> Completeness::lacking(const FoundSet& set) const {
   return std::string();
 }
 
-std::chrono::milliseconds Completeness::quiet_from(const FoundSet& set, int64_t now_s) const {
+std::chrono::milliseconds Completeness::quiet_from(const FoundSet& set, std::optional<int64_t> now_s) const {
   std::optional<double> first, last;
   for (const SourceFile& file : set.files) {
     if (file.type != FileType::regular || file.rank < 0) continue;
@@ -58,7 +59,7 @@ std::chrono::milliseconds Completeness::quiet_from(const FoundSet& set, int64_t 
     last = std::max(last.value_or(written_at(file)), written_at(file));
   }
   if (rank_count == 0 || !last) return {};
-  const double was_quiet = std::max(static_cast<double>(now_s) - *last, 0.0);
+  const double was_quiet = now_s ? std::max(static_cast<double>(*now_s) - *last, 0.0) : 0;
   const double seconds = std::max(std::min(*last - *first, kQuietSecondsMax) - was_quiet, 0.0);
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -88,8 +89,8 @@ bool are_unchanged(const std::vector<SourceFile>& before, const std::vector<Sour
       });
 }
 
-SetTracker::Time SetTracker::due_after(const FoundSet& set, Time now) const {
-  return now + std::max(quiet_, longer_ ? longer_(set) : quiet_);
+SetTracker::Time SetTracker::due_after(const FoundSet& set, bool has_changed, Time now) const {
+  return now + std::max(quiet_, longer_ ? longer_(set, has_changed) : quiet_);
 }
 
 void SetTracker::update(size_t where, const std::string& job, std::vector<FoundSet> sets, Time now) {
@@ -101,7 +102,7 @@ void SetTracker::update(size_t where, const std::string& job, std::vector<FoundS
     Entry& entry = place->second;
     if (added) {
       entry.name = {job, set.step};
-      entry.due = due_after(set, now);
+      entry.due = due_after(set, false, now);
       entry.found = std::move(set);
     } else {
       update(entry, std::move(set), now);
@@ -116,7 +117,7 @@ bool SetTracker::update(Entry& entry, FoundSet found, Time now) {
   entry.found = std::move(found);
   entry.name.step = entry.found.step;
   entry.state = WatchState::waiting;
-  entry.due = due_after(entry.found, now);
+  entry.due = due_after(entry.found, true, now);
   entry.lacking.clear();
   entry.failure = {};
   entry.pause = std::chrono::milliseconds(0);

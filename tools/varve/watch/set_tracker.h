@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,10 +25,11 @@ struct Completeness {
   bool asks_for_something() const { return rank_count > 0 || !end_marker.empty(); }
   /// What is lacking yet, for people; empty: nothing.
   Result<std::string> lacking(const FoundSet& set) const;
-  /// How long nothing must change from `now_s` on, in seconds since 1970, so that files of a run that was killed do not
-  /// make up the number of ranks for one that goes over the same step again: as long as all took to be written, ten
-  /// minutes at most, from when the last of them was.
-  std::chrono::milliseconds quiet_from(const FoundSet& set, int64_t now_s) const;
+  /// How long nothing must change from now on, so that files of a run that was killed do not make up the number of
+  /// ranks for one that goes over the same step again: as long as all took to be written, ten minutes at most. Of a set
+  /// that was there before anybody looked, from when the last of them was written, if it is `now_s` now, in seconds
+  /// since 1970; what changes under our eyes is not to depend on whether two clocks agree.
+  std::chrono::milliseconds quiet_from(const FoundSet& set, std::optional<int64_t> now_s) const;
 };
 
 /// Which file of the set a program is writing (open_writers.h), for people; empty: none.
@@ -61,8 +63,9 @@ class SetTracker {
     std::chrono::milliseconds pause{0};
   };
 
-  using QuietOf = std::function<std::chrono::milliseconds(const FoundSet&)>;
-  /// Each set is to be quiet for `quiet`, or for what `longer` says of it.
+  using QuietOf = std::function<std::chrono::milliseconds(const FoundSet&, bool has_changed)>;
+  /// Each set is to be quiet for `quiet`, or for what `longer` says of it, and of whether it was seen before as it was
+  /// then.
   explicit SetTracker(std::chrono::milliseconds quiet, QuietOf longer = {})
       : quiet_(quiet), longer_(std::move(longer)) {}
 
@@ -90,7 +93,7 @@ class SetTracker {
   const Entry* find(size_t where, const FoundSet& set) const;
 
  private:
-  Time due_after(const FoundSet& set, Time now) const;
+  Time due_after(const FoundSet& set, bool has_changed, Time now) const;
 
   const std::chrono::milliseconds quiet_;
   const QuietOf longer_;

@@ -88,14 +88,15 @@ TEST_F(TrackedSets, AreForgottenWhenTheyVanish) {
 }
 
 TEST_F(TrackedSets, AreDueOnceTheyWereQuietForLongerIfTheyNeedThat) {
-  SetTracker patient(10s, [](const FoundSet& found) { return std::chrono::seconds(found.step); });
+  SetTracker patient(
+      10s, [](const FoundSet& found, bool has_changed) { return std::chrono::seconds(has_changed ? 40 : found.step); });
   patient.update(0, "run", {set(1), set(30)}, now);
   EXPECT_EQ(patient.next_time(now + 60s), now + 10s);
   SetTracker::settle(*patient.next_due(now + 10s), WatchState::saved);
   EXPECT_EQ(patient.next_time(now + 60s), now + 30s);
   now += 10s;
   patient.update(0, "run", {set(1), set(30, 2)}, now);  // it grew
-  EXPECT_EQ(patient.next_time(now + 60s), now + 30s);
+  EXPECT_EQ(patient.next_time(now + 60s), now + 40s);
 }
 
 FoundSet written_at_seconds(const std::vector<int64_t>& ranks) {
@@ -120,6 +121,7 @@ TEST(ASetOfRanks, IsQuietForAsLongAsItTookToBeWritten) {
   EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), 9999), 0s);
   EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1000}), 1000), 0s);
   EXPECT_EQ(wanted.quiet_from(written_at_seconds({0, 100'000}), 100'000), 600s) << "files of a run that was killed";
+  EXPECT_EQ(wanted.quiet_from(written_at_seconds({1000, 1004}), std::nullopt), 4s) << "whatever our own clock says";
   FoundSet with_input = written_at_seconds({100'000, 100'001});
   with_input.files.push_back({});
   EXPECT_EQ(wanted.quiet_from(with_input, 100'001), 1s) << "what is of no rank is older";

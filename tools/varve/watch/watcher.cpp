@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "core/file_system.h"
-#include "engine/source.h"
+#include "engine/folder_source.h"
 #include "watch/originals.h"
 
 namespace varve {
@@ -35,8 +35,9 @@ Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, Watch
       duty_(std::move(duty)),
       listener_(listener),
       events_(std::move(events)),
-      tracker_(milliseconds_of(options_.quiet_seconds),
-               [this](const FoundSet& set) { return options_.completeness.quiet_from(set, calendar_seconds()); }) {}
+      tracker_(milliseconds_of(options_.quiet_seconds), [this](const FoundSet& set, bool has_changed) {
+        return options_.completeness.quiet_from(set, has_changed ? std::nullopt : std::optional(calendar_seconds()));
+      }) {}
 
 Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener) {
