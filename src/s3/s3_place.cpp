@@ -299,6 +299,12 @@ Result<S3Settings> find_s3_settings(const S3Place& place, const S3Options& optio
   VARVE_ASSIGN(settings.origin, origin_of(own_endpoint ? endpoint : endpoint_of_aws(settings.region)));
   settings.path_style = options.path_style.value_or(own_endpoint || place.bucket.find('.') != std::string::npos);
   settings.ca_file = sources.first_of({"AWS_CA_BUNDLE"}, "ca_bundle");
+  settings.newer_credentials = [options, environment]() -> std::optional<S3Credentials> {
+    const Result<Sources> newer = Sources::read(options, environment);
+    if (!newer.ok()) return std::nullopt;
+    const Result<S3Credentials> found = newer->credentials(!options.profile.empty());
+    return found.ok() && check_credentials(*found).ok() ? std::optional(*found) : std::nullopt;
+  };
   return settings;
 }
 

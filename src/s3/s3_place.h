@@ -43,6 +43,9 @@ struct S3Settings {
   bool path_style = false;
   std::string ca_file;  ///< certificates to trust; empty: those of the system
   S3Credentials credentials;
+  /// Those that files or variables have by now, if they can be found: temporary ones end while a process lives. Any
+  /// thread; null: there are never others.
+  std::function<std::optional<S3Credentials>()> newer_credentials{};
 };
 
 /// A variable's value, or none.

@@ -16,6 +16,19 @@ namespace {
 constexpr int64_t kClockOffsetSecondsMin = 30;
 constexpr double kStoppedSecondsMin = 600;  // services take no request that is 15 minutes old
 constexpr int kSignedAnewMax = 3;
+/// A service that refuses for another reason is not to have the files read with each request.
+constexpr double kNewerCredentialsSeconds = 30;
+
+/// Whether it is the credentials themselves that the service refuses.
+bool are_credentials_refused(const std::string& code) {
+  return code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "InvalidToken" ||
+         code == "InvalidAccessKeyId";
+}
+/// The same where a reply to HEAD does not say.
+bool may_credentials_be_refused(const S3Answer& answer) {
+  const bool says_nothing = answer.code.empty() && (answer.reply.status == 400 || answer.reply.status == 403);
+  return says_nothing || are_credentials_refused(answer.code);
+}
 
 HttpMethod method_of(S3Verb verb) {
   switch (verb) {
@@ -113,7 +126,29 @@ class S3Requests::Retries {
 };
 
 S3Requests::S3Requests(HttpTransport& transport, S3Settings settings, std::string bucket, S3RetryOptions options)
-    : transport_(transport), settings_(std::move(settings)), bucket_(std::move(bucket)), options_(std::move(options)) {}
+    : transport_(transport),
+      settings_(std::move(settings)),
+      bucket_(std::move(bucket)),
+      options_(std::move(options)),
+      credentials_(settings_.credentials) {}
+
+S3Credentials S3Requests::credentials() const {
+  const MutexLock lock(mutex_);
+  return credentials_;
+}
+
+bool S3Requests::renew_credentials(const S3Credentials& refused) {
+  const MutexLock lock(mutex_);
+  if (credentials_ != refused) return true;  // another thread was first
+  if (!settings_.newer_credentials) return false;
+  const double now = options_.clock->seconds();
+  if (looked_for_newer_at_ && now - *looked_for_newer_at_ < kNewerCredentialsSeconds) return false;
+  looked_for_newer_at_ = now;
+  const std::optional<S3Credentials> newer = settings_.newer_credentials();
+  if (!newer || *newer == refused) return false;
+  credentials_ = *newer;
+  return true;
+}
 
 S3Answer S3Requests::send(const S3Call& call) {
   const HttpRequest request = unsigned_request(call);
@@ -124,7 +159,8 @@ S3Answer S3Requests::send(const S3Call& call) {
   while (true) {
     const int64_t clock_offset = signing_offset();
     const double signed_at = options_.clock->seconds();
-    S3Answer answer = send_once(call, request, body_sha256);
+    const S3Credentials own = credentials();
+    S3Answer answer = send_once(call, request, body_sha256, own);
     answer.repeated = repeated || answer.reply.times_sent > 1;
     const Status failed = judge(call, answer);
     answer.status = failed;
@@ -132,7 +168,9 @@ S3Answer S3Requests::send(const S3Call& call) {
     // request in our hands.
     const bool clock_was_wrong = std::abs(signing_offset() - clock_offset) >= kClockOffsetSecondsMin;
     const bool was_stopped = !call.signed_at && options_.clock->seconds() - signed_at >= kStoppedSecondsMin;
-    if (answer.reply.status == 403 && (clock_was_wrong || was_stopped) && signed_anew++ < kSignedAnewMax) {
+    const bool may_be_signed_anew = (answer.reply.status == 403 && (clock_was_wrong || was_stopped)) ||
+                                    (may_credentials_be_refused(answer) && renew_credentials(own));
+    if (may_be_signed_anew && signed_anew++ < kSignedAnewMax) {
       repeated = answer.repeated;  // the transport may have sent this one twice
       continue;
     }
@@ -166,9 +204,10 @@ HttpRequest S3Requests::unsigned_request(const S3Call& call) const {
   return request;
 }
 
-S3Answer S3Requests::send_once(const S3Call& call, const HttpRequest& request, std::string_view body_sha256) {
+S3Answer S3Requests::send_once(const S3Call& call, const HttpRequest& request, std::string_view body_sha256,
+                               const S3Credentials& credentials) {
   HttpRequest signed_request = request;
-  sign_request(signed_request, settings_.credentials, settings_.region, body_sha256,
+  sign_request(signed_request, credentials, settings_.region, body_sha256,
                call.signed_at.value_or(options_.calendar() + signing_offset()));
   S3Answer answer;
   answer.reply = transport_.exchange(signed_request);
@@ -203,7 +242,7 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
   const auto repeats = [&](const std::string& secret) {
     return !secret.empty() && error.message.find(secret) != std::string::npos;
   };
-  const S3Credentials& own = settings_.credentials;
+  const S3Credentials own = credentials();
   if (!error.message.empty() && !repeats(own.secret_access_key) && !repeats(own.session_token))
     said += ": " + error.message;
   const std::string message = fmt::format("cannot {}: the service answers {}", wanted_by(call.verb), said);
@@ -229,6 +268,10 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
   }
   if (error.code == "RequestTimeTooSkewed")
     return {StatusCode::permission_denied, message, where, "set this machine's clock"};
+  if (are_credentials_refused(error.code)) {
+    return {StatusCode::permission_denied, message, where,
+            "renew the credentials: of a file they are read again, of variables when this is started anew"};
+  }
   switch (status) {
     case 401:
     case 403:

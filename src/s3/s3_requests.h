@@ -99,7 +99,11 @@ class S3Requests {
  private:
   class Retries;
   HttpRequest unsigned_request(const S3Call& call) const;
-  S3Answer send_once(const S3Call& call, const HttpRequest& request, std::string_view body_sha256);
+  S3Answer send_once(const S3Call& call, const HttpRequest& request, std::string_view body_sha256,
+                     const S3Credentials& credentials);
+  S3Credentials credentials() const;
+  /// Whether there are others by now than those that the service has refused.
+  bool renew_credentials(const S3Credentials& refused);
   Status judge(const S3Call& call, S3Answer& answer) const;
   Status refusal(const S3Call& call, const S3Answer& answer, const S3Error& error) const;
   int64_t signing_offset() const;
@@ -110,6 +114,9 @@ class S3Requests {
   const S3Settings settings_;
   const std::string bucket_;
   const S3RetryOptions options_;
+  mutable Mutex mutex_;
+  S3Credentials credentials_ VARVE_GUARDED_BY(mutex_);
+  std::optional<double> looked_for_newer_at_ VARVE_GUARDED_BY(mutex_);
   std::atomic<int64_t> clock_offset_seconds_{0};
   std::array<std::atomic<uint64_t>, kS3VerbCount> requests_{};
   std::atomic<uint64_t> repeats_{0}, bytes_up_{0}, bytes_down_{0};

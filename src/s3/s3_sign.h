@@ -14,6 +14,7 @@ namespace varve {
 struct S3Credentials {
   std::string access_key_id, secret_access_key;
   std::string session_token;  ///< of temporary ones; empty: they are not
+  bool operator==(const S3Credentials&) const = default;
 };
 
 /// 64 hexadecimal digits.
