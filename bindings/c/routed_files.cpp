@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -280,12 +281,22 @@ Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std:
         list.resize(bytes);
         return std::span(list);
       }));
+  VARVE_TRY(session.redistribute(variable_of(""), Redistribution::ignore));
   routed_.erase(step);
   loaded_step_ = step;  // what is there is removed by the next call, also if this one fails
   VARVE_TRY(session.restart({.exactly = step}).status());
   loaded_ = std::move(files);
   return {};
 }
+
+namespace {
+/// Whether a rank has had the file; one that there was not, if all had it: then they have to have had the same.
+bool is_for_rank(const SavedVariable& file, uint32_t rank, uint32_t saved_ranks) {
+  std::set<uint32_t> ranks;
+  for (const SavedVariable::Part& part : file.parts) ranks.insert(part.rank);
+  return rank < saved_ranks || saved_ranks == 0 ? ranks.contains(rank) : ranks.size() == saved_ranks;
+}
+}  // namespace
 
 Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t rank, const RestartChoice& choice,
                                                      std::deque<Status>& warnings) {
@@ -304,9 +315,8 @@ Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t 
     const Result<std::vector<SavedVariable>> variables = session.saved_variables(point.step);
     if (variables.ok()) {
       for (const SavedVariable& variable : *variables) {
-        const auto own = [rank](const SavedVariable::Part& part) { return part.rank == rank; };
         if (variable.name.size() > kFileVariable.size() && variable.name.starts_with(kFileVariable) &&
-            std::any_of(variable.parts.begin(), variable.parts.end(), own)) {
+            is_for_rank(variable, rank, point.rank_count)) {
           names.push_back(variable.name.substr(kFileVariable.size()));
         }
       }

@@ -45,6 +45,8 @@ class RoutedFiles {
                                           std::deque<Status>& warnings);
   /// What the last restart laid out, by name.
   const std::vector<File>& loaded() const { return loaded_; }
+  /// Whether a checkpoint was loaded with its files, or was begun to be; the same on all ranks.
+  bool has_loaded() const { return loaded_step_.has_value(); }
 
  private:
   RoutedFiles(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock), owner_(::getpid()) {}

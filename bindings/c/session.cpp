@@ -437,7 +437,14 @@ const char* varve_file_name(const varve_session* session, uint64_t index) {
 int varve_reject(varve_session* session, uint64_t* step, int* restarted) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(step, "step"));
-    VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.reject());
+    const varve::Result<std::optional<uint64_t>> rejected = to.session.reject();
+    if (rejected.status().code() == varve::StatusCode::invalid_argument && to.files != nullptr &&
+        to.files->has_loaded()) {
+      return rejected.status().with_context(
+          "the older checkpoint is not one to go on from like this; if it has files, varve_restart_with_files() loads "
+          "it");
+    }
+    VARVE_ASSIGN(const std::optional<uint64_t> found, rejected);
     if (to.files != nullptr) to.files->stand_at(found);
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;

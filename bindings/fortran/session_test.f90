@@ -113,6 +113,12 @@ contains
     call check(restarted .and. step == 10 .and. kept == 10, "30 was dropped, and 20 stays rejected")
     call varve_drop(session, 30, stat=stat)
     call check(stat == varve_not_found, "what was dropped is not there")
+    call varve_restart(session, step, restarted, at_most=-1_int64, stat=stat)
+    call check(stat == varve_invalid_argument .and. .not. restarted .and. step == 10, "no step is below 0")
+    call varve_checkpoint(session, -1_int64, now=.true., stat=stat)
+    call check(stat == varve_invalid_argument, "nor is one made")
+    call varve_drop(session, -1, stat=stat)
+    call check(stat == varve_invalid_argument, "nor dropped")
     call varve_close(session)
   end subroutine
 

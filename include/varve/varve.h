@@ -357,7 +357,7 @@ int varve_restart(varve_session* session, uint64_t* step, int* restarted);
 int varve_restart_from(varve_session* session, const struct varve_restart_choice* choice, uint64_t* step,
                        int* restarted);
 /* What was loaded last will not do: takes the next older one. If there is none, *restarted is 0, and the run begins
- * anew. */
+ * anew. An older one that has files is taken by varve_restart_with_files(). */
 int varve_reject(varve_session* session, uint64_t* step, int* restarted);
 /* Removes the checkpoint of a step from memory and from the stores of all levels; those of other steps stay.
  * VARVE_NOT_FOUND: there is none. VARVE_IO_ERROR: a level cannot be reached that may have it, and nothing was dropped.

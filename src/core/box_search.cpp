@@ -1,6 +1,7 @@
 #include "core/box_search.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace varve {
@@ -108,6 +109,28 @@ std::optional<size_t> BoxSearch::first_with(const std::vector<uint64_t>& cell) {
   if (found == boxes.end()) return std::nullopt;
   last_ = *found;
   return last_;
+}
+
+std::vector<size_t> BoxSearch::all_across(const CellBox& box) const {
+  std::vector<size_t> found;
+  if (box.cells.size() != dimensions_ || box.empty()) return found;
+  std::vector<size_t> to_look_at = {0};
+  while (!to_look_at.empty()) {
+    const size_t place = to_look_at.back();
+    const Node& node = nodes_[place];
+    to_look_at.pop_back();
+    if (node.dimension == Node::kLeaf) {
+      std::copy_if(node.boxes.begin(), node.boxes.end(), std::back_inserter(found),
+                   [&](size_t i) { return lie_across(boxes_[i], box); });
+      continue;
+    }
+    if (box.offset[node.dimension] < node.at) to_look_at.push_back(place + 1);
+    if (last_of(box, node.dimension) >= node.at) to_look_at.push_back(node.other);
+  }
+  // One that a cut goes through is in several leaves.
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
 }
 
 }  // namespace varve

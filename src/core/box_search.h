@@ -20,6 +20,8 @@ class BoxSearch {
 
   /// The ordinal of the first box that has the cell.
   std::optional<size_t> first_with(const std::vector<uint64_t>& cell);
+  /// The ordinals of the boxes that have a cell in common with this one, ascending.
+  std::vector<size_t> all_across(const CellBox& box) const;
 
  private:
   /// Cells before `at` in the dimension are in the next node, others in `other`. A leaf has boxes instead.

@@ -27,6 +27,19 @@ void find_all_cells(const std::vector<CellBox>& boxes, const std::vector<uint64_
     for (const uint64_t extent : array) cell.push_back(below(extent + 2));
     RC_ASSERT(search.first_with(cell) == first_of_all(boxes, cell));
   }
+  for (int i = 0; i < 50; ++i) {
+    CellBox wanted;
+    for (const uint64_t extent : array) {
+      wanted.offset.push_back(below(extent + 2));
+      wanted.cells.push_back(below(extent));
+    }
+    std::vector<size_t> across;
+    for (size_t box = 0; box < boxes.size(); ++box) {
+      const bool is_like_it = boxes[box].cells.size() == array.size() && !wanted.empty();
+      if (is_like_it && have_common_cells(boxes[box], wanted)) across.push_back(box);
+    }
+    RC_ASSERT(search.all_across(wanted) == across);
+  }
 }
 
 RC_GTEST_PROP(BoxSearch, FindsTheFirstBoxWhateverLiesAcrossWhat, ()) {

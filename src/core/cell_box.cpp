@@ -1,6 +1,8 @@
 #include "core/cell_box.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 namespace varve {
@@ -66,25 +68,103 @@ bool have_common_cells(const CellBox& a, const CellBox& b) {
   return true;
 }
 
-Result<CellShares> share_cells(const CellBox& wanted, std::span<const CellBox> boxes) {
-  CellShares found;
-  if (!wanted.empty()) found.missing.push_back(wanted);
-  for (size_t i = 0; i < boxes.size() && !found.missing.empty(); ++i) {
-    if (!have_common_cells(wanted, boxes[i])) continue;
-    std::vector<CellBox> still_missing;
-    for (CellBox& box : found.missing) {
-      if (std::optional<CellBox> common = overlap(box, boxes[i])) {
-        found.shares.push_back({i, std::move(*common)});
-        for (CellBox& rest : without(box, boxes[i])) still_missing.push_back(std::move(rest));
-      } else {
-        still_missing.push_back(std::move(box));
+namespace {
+/// Shares out the cells of one box after another to those that want them.
+class CellSharing {
+ public:
+  CellSharing(std::span<const CellBox> boxes, size_t across) : boxes_(boxes), twice_max_(across) {}
+
+  /// `across`: the boxes that have cells of `wanted`, ascending.
+  Status share(const CellBox& wanted, const std::vector<size_t>& across) {
+    const std::optional<std::pair<CellBox, CellBox>> halves =
+        across.size() > kTogetherMax ? halve(wanted, across) : std::nullopt;
+    if (!halves) return share_together(wanted, across);
+    for (const CellBox& half : {halves->first, halves->second}) {
+      std::vector<size_t> of_half;
+      for (const size_t i : across) {
+        if (have_common_cells(half, boxes_[i])) of_half.push_back(i);
       }
+      VARVE_TRY(share(half, of_half));
     }
-    found.missing = std::move(still_missing);
-    if (found.missing.size() > kMissingBoxesMax)
-      return Status::resource_limit("the parts of an array lie across each other in too many pieces");
+    return {};
   }
-  return found;
+  CellShares take() {
+    std::stable_sort(found_.shares.begin(), found_.shares.end(),
+                     [](const CellShare& a, const CellShare& b) { return a.box < b.box; });
+    return std::move(found_);
+  }
+
+ private:
+  /// Of more boxes, each would be compared with the many pieces that those before it leave.
+  static constexpr size_t kTogetherMax = 32;
+
+  /// Between as many boxes on the one side as on the other, where few lie on both. None: nearly all do.
+  std::optional<std::pair<CellBox, CellBox>> halve(const CellBox& wanted, const std::vector<size_t>& across) {
+    size_t larger_of_best = across.size() - across.size() / 8, twice_of_best = 0;
+    std::optional<std::pair<size_t, uint64_t>> best;
+    std::vector<uint64_t> begins(across.size());
+    for (size_t d = 0; d < wanted.cells.size(); ++d) {
+      std::transform(across.begin(), across.end(), begins.begin(), [&](size_t i) { return boxes_[i].offset[d]; });
+      const auto middle = begins.begin() + static_cast<ptrdiff_t>(begins.size() / 2);
+      std::nth_element(begins.begin(), middle, begins.end());
+      const uint64_t at = *middle;
+      if (at <= wanted.offset[d] || at >= wanted.offset[d] + wanted.cells[d]) continue;
+      size_t before = 0, behind = 0;
+      for (const size_t i : across) {
+        before += boxes_[i].offset[d] < at ? 1 : 0;
+        behind += boxes_[i].offset[d] + boxes_[i].cells[d] > at ? 1 : 0;
+      }
+      const size_t twice = before + behind - across.size();
+      if (std::max(before, behind) >= larger_of_best || twice > twice_max_) continue;
+      larger_of_best = std::max(before, behind);
+      twice_of_best = twice;
+      best = {d, at};
+    }
+    if (!best) return std::nullopt;
+    twice_max_ -= twice_of_best;
+    const auto [d, at] = *best;
+    std::pair<CellBox, CellBox> halves(wanted, wanted);
+    halves.first.cells[d] = at - wanted.offset[d];
+    halves.second.offset[d] = at;
+    halves.second.cells[d] -= halves.first.cells[d];
+    return halves;
+  }
+
+  Status share_together(const CellBox& wanted, const std::vector<size_t>& across) {
+    std::vector<CellBox> missing = {wanted};
+    for (const size_t i : across) {
+      std::vector<CellBox> still_missing;
+      for (CellBox& box : missing) {
+        if (std::optional<CellBox> common = overlap(box, boxes_[i])) {
+          found_.shares.push_back({i, std::move(*common)});
+          for (CellBox& rest : without(box, boxes_[i])) still_missing.push_back(std::move(rest));
+        } else {
+          still_missing.push_back(std::move(box));
+        }
+      }
+      missing = std::move(still_missing);
+      if (found_.missing.size() + missing.size() > kMissingBoxesMax)
+        return Status::resource_limit("the parts of an array lie across each other in too many pieces");
+      if (missing.empty()) break;
+    }
+    std::move(missing.begin(), missing.end(), std::back_inserter(found_.missing));
+    return {};
+  }
+
+  const std::span<const CellBox> boxes_;
+  size_t twice_max_;  ///< so many boxes may be on both sides of cuts, all in all
+  CellShares found_;
+};
+}  // namespace
+
+Result<CellShares> share_cells(const CellBox& wanted, std::span<const CellBox> boxes) {
+  std::vector<size_t> across;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    if (have_common_cells(wanted, boxes[i])) across.push_back(i);
+  }
+  CellSharing sharing(boxes, across.size());
+  if (!wanted.empty()) VARVE_TRY(sharing.share(wanted, across));
+  return sharing.take();
 }
 
 uint64_t cell_ordinal(const CellBox& box, const std::vector<uint64_t>& cell) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "core/box_search.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
 #include "hash/score.h"
@@ -102,8 +103,9 @@ class ReshapedImage::Planner {
       if (!comes_back) variables.pop_back();
     }
     VARVE_ASSIGN(image_.table_, plan_image(std::move(variables)));
-    std::stable_sort(image_.sources_.begin(), image_.sources_.end(),
-                     [](const Source& a, const Source& b) { return a.rank < b.rank; });
+    std::stable_sort(image_.sources_.begin(), image_.sources_.end(), [](const Source& a, const Source& b) {
+      return std::pair(a.rank, a.from_offset) < std::pair(b.rank, b.from_offset);
+    });
     for (const Source& source : image_.sources_) VARVE_TRY(parts_.will_load(source.rank));
     return {};
   }
@@ -246,6 +248,7 @@ class ReshapedImage::Planner {
     std::string name;
     std::vector<Part> parts;
     std::vector<CellBox> boxes;
+    std::unique_ptr<BoxSearch> search{};
   };
 
   Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
@@ -258,12 +261,16 @@ class ReshapedImage::Planner {
         array_.boxes.push_back(global_box(*part.variable));
         array_.parts.push_back({part.rank, part.variable->offset});
       }
+      array_.search = std::make_unique<BoxSearch>(array_.boxes, wanted.cells.size());
     }
-    VARVE_ASSIGN(CellShares found, share_cells(wanted, array_.boxes));
+    const std::vector<size_t> across = array_.search->all_across(wanted);
+    std::vector<CellBox> boxes;
+    for (const size_t i : across) boxes.push_back(array_.boxes[i]);
+    VARVE_ASSIGN(CellShares found, share_cells(wanted, boxes));
     for (CellShare& share : found.shares) {
-      const SavedArray::Part& part = array_.parts[share.box];
+      const SavedArray::Part& part = array_.parts[across[share.box]];
       image_.sources_.push_back(
-          {part.rank, std::move(share.cells), array_.boxes[share.box], part.offset, wanted, ordinal, {}});
+          {part.rank, std::move(share.cells), boxes[share.box], part.offset, wanted, ordinal, {}});
     }
     if (found.missing.empty()) return {};
     return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
@@ -303,6 +310,7 @@ class ReshapedImage::Planner {
     const CellBox wanted{{begin}, {each + (wish_.rank < more ? 1 : 0)}};
     variable.shape = wanted.cells;
     variable.bytes = wanted.cells.front() * variable.type.bytes;
+    image_.divided_[variable.name] = {.taken = wanted.cells.front(), .saved = total};
     uint64_t at = 0;
     for (const Saved::Part& part : saved.parts) {
       const CellBox has{{at}, {elements_of(*part.variable)}};
@@ -509,6 +517,7 @@ Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, con
   }
   std::vector<Status> found;
   std::set<std::string> told;
+  std::map<std::string, BoxSearch> searches;
   for (uint32_t rank = share.first; rank < share.end; ++rank) {
     const ImageTable table = parts_->table(rank);
     for (const ImageVariable& saved : table.variables) {
@@ -517,7 +526,11 @@ Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, con
       if (ignored_.contains(saved.name)) continue;
       const auto is_other = [&](const CellBox& box) { return box.cells.size() != saved.shape.size(); };
       if (std::any_of(boxes->second.begin(), boxes->second.end(), is_other)) continue;  // who wants that is refused
-      VARVE_ASSIGN(const CellShares shares, share_cells(global_box(saved), boxes->second));
+      const CellBox box = global_box(saved);
+      const BoxSearch& search = searches.try_emplace(saved.name, boxes->second, box.cells.size()).first->second;
+      std::vector<CellBox> across;
+      for (const size_t i : search.all_across(box)) across.push_back(boxes->second[i]);
+      VARVE_ASSIGN(const CellShares shares, share_cells(box, across));
       if (shares.missing.empty()) continue;
       told.insert(saved.name);
       found.push_back(of_variable(
@@ -581,12 +594,15 @@ class ReshapedImage::FromRank final : public ImageTarget {
   }
 
   void put(uint64_t offset, ByteSpan bytes) override {
-    for (const Source& source : sources_) {
-      const uint64_t element = element_bytes(source), of_variable = source.from.cell_count() * element;
-      const uint64_t begin = std::max(offset, source.from_offset);
-      const uint64_t end = std::min(offset + bytes.size(), source.from_offset + of_variable);
+    // What they are taken from follow each other in the image, or are the same.
+    auto source = std::partition_point(sources_.begin(), sources_.end(),
+                                       [&](const Source& before) { return end_of(before) <= offset; });
+    for (; source != sources_.end() && source->from_offset < offset + bytes.size(); ++source) {
+      const uint64_t begin = std::max(offset, source->from_offset);
+      const uint64_t end = std::min(offset + bytes.size(), end_of(*source));
       if (begin >= end) continue;
-      put_cells(source, element, begin - source.from_offset, bytes.subspan(begin - offset, end - begin));
+      put_cells(*source, element_bytes(*source), begin - source->from_offset,
+                bytes.subspan(begin - offset, end - begin));
     }
   }
 
@@ -600,6 +616,10 @@ class ReshapedImage::FromRank final : public ImageTarget {
     extents.back().bytes = end - extents.back().offset;
   }
   uint64_t element_bytes(const Source& source) const { return table_.variables[source.variable].type.bytes; }
+  /// Of what the rank has of the variable, in its image.
+  uint64_t end_of(const Source& source) const {
+    return source.from_offset + source.from.cell_count() * element_bytes(source);
+  }
 
   /// `bytes` of what the rank has of the variable, from byte `begin` of it on.
   void put_cells(const Source& source, uint64_t element, uint64_t begin, ByteSpan bytes) {

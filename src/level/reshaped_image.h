@@ -27,10 +27,10 @@ struct RankRange {
   uint32_t first = 0, end = 0;
 };
 
-/// Of a vector that is divided by owners: how many elements came to a rank, and how many all ranks had saved.
+/// Of a vector that is divided: how many elements came to a rank, and how many all ranks had saved.
 struct DividedElements {
   uint64_t taken = 0, saved = 0;
-  uint64_t owners = 0;  ///< a hash of whose each of them is, in their order
+  uint64_t owners = 0;  ///< a hash of whose each of them is, in their order; 0: it is divided evenly
 };
 
 /// What a rank wants of a checkpoint, taken from the parts of the ranks that made it, however many these were:
@@ -61,7 +61,7 @@ class ReshapedImage final : public RankImage {
   bool is_divided_anew() const { return is_divided_anew_; }
   /// Variables that the checkpoint has, and of which nothing comes back (Redistribution::ignore).
   const std::set<std::string>& ignored() const { return ignored_; }
-  /// Of vectors that are divided by owners, by name.
+  /// Of vectors that are divided, by name.
   const std::map<std::string, DividedElements>& divided() const { return divided_; }
   /// One of `of` equal shares of the ranks that have saved it.
   RankRange share(size_t ordinal, size_t of) const;

@@ -225,7 +225,7 @@ ByteVector encode_divided(const ReshapedImage* image) {
   return bytes;
 }
 
-/// OK, unless the elements of a vector that is divided by owners would come to several ranks, or to none.
+/// OK, unless the elements of a vector that is divided would come to several ranks, or to none.
 Status check_divided(const std::vector<Told>& told) {
   std::map<std::string, DividedElements> all;
   for (const Told& of_rank : told) {
@@ -241,15 +241,15 @@ Status check_divided(const std::vector<Told>& told) {
       if (added) continue;
       known->second.taken += of_rank_too.taken;
       if (known->second.owners != of_rank_too.owners) {
-        return Status::invalid_argument("not all ranks name the same owners of its elements",
-                                        fmt::format("variable '{}'", name));
+        return Status::invalid_argument("not all ranks divide its elements alike", fmt::format("variable '{}'", name));
       }
     }
   }
   for (const auto& [name, elements] : all) {
     if (elements.taken == elements.saved) continue;
     return Status::invalid_argument(
-        fmt::format("its {} elements would become {}: not all ranks protect it", elements.saved, elements.taken),
+        fmt::format("its {} elements would become {}: not all ranks protect it, or divide it alike", elements.saved,
+                    elements.taken),
         fmt::format("variable '{}'", name));
   }
   return {};
@@ -269,7 +269,8 @@ Status RankRestart::check_together() {
   const bool divided_anew = reshaped != nullptr && reshaped->is_divided_anew();
   const bool any_owners = std::any_of(wish_.variables.begin(), wish_.variables.end(),
                                       [](const WantedVariable& wanted) { return wanted.owners != nullptr; });
-  std::array<uint64_t, 4> any = {reshaped != nullptr, divided_anew, any_owners, reshaped == nullptr};
+  const bool divides = reshaped != nullptr && !reshaped->divided().empty();
+  std::array<uint64_t, 5> any = {reshaped != nullptr, divided_anew, any_owners, reshaped == nullptr, divides};
   VARVE_TRY(ranks.all_max(any));
   if (any[0] == 0) return {};
   if (any[1] != 0 && any[2] != 0) {
@@ -278,7 +279,7 @@ Status RankRestart::check_together() {
   }
   // Each rank that puts together what it wants looks at some of what was saved.
   size_t ordinal = ranks.rank(), all = ranks.rank_count();
-  if (any[2] != 0 || any[3] != 0) {
+  if (any[2] != 0 || any[3] != 0 || any[4] != 0) {
     VARVE_ASSIGN(const std::vector<Told> told, gather_told(ranks, encode_divided(reshaped)));
     VARVE_TRY(check_divided(told));
     ordinal = static_cast<size_t>(

@@ -62,6 +62,7 @@ class RunMonitor::Core {
   void conclude(std::string_view failure);
   bool wait_for_work();
   Draft draft();
+  void ask() VARVE_REQUIRES(mutex_);
   void compose(Metrics& into) VARVE_REQUIRES(mutex_);
   void add_blocked(RunEvent& event) VARVE_REQUIRES(mutex_);
   void write(const Draft& draft);
@@ -120,7 +121,19 @@ void RunMonitor::Core::start(const std::shared_ptr<Core>& core, const RunFacts& 
 
 void RunMonitor::Core::let_ask(std::function<RunSample()> sample) {
   const MutexLock lock(mutex_);
+  // Who has been asked until now is asked for a last time: what is told at the end is how it was then.
+  const Status asked = run_guarded([this]() VARVE_REQUIRES(mutex_) { ask(); });
+  asked.ignore("where there is no memory for it, it is not told");
   sample_ = std::move(sample);
+}
+
+void RunMonitor::Core::ask() {
+  if (!sample_) return;
+  const RunSample sample = sample_();
+  for (const LevelProgress& level : sample.levels) progress_.note_waiting(level.level, level.waiting);
+  progress_.state.bytes_to_write = sample.bytes_to_write;
+  progress_.state.bytes_written = sample.bytes_written;
+  if (sample.on_all_nodes) progress_.note_on_all_nodes(*sample.on_all_nodes);
 }
 
 template <class Change>
@@ -241,13 +254,7 @@ RunMonitor::Core::Draft RunMonitor::Core::draft() {
 }
 
 void RunMonitor::Core::compose(Metrics& into) {
-  if (sample_) {
-    const RunSample sample = sample_();
-    for (const LevelProgress& level : sample.levels) progress_.note_waiting(level.level, level.waiting);
-    progress_.state.bytes_to_write = sample.bytes_to_write;
-    progress_.state.bytes_written = sample.bytes_written;
-    if (sample.on_all_nodes) progress_.note_on_all_nodes(*sample.on_all_nodes);
-  }
+  ask();
   progress_.state.updated = offset_ + clock_->seconds();
   into = run_metrics(facts_, ledger_->costs(), blocked_->so_far(), progress_.now());
 }

@@ -205,8 +205,33 @@ TEST_F(ElasticLosses, ElementsThatSeveralRanksTakeForTheirsAreRefused) {
       ASSERT_TRUE(session.protect("line", std::span(line), shape).ok());
       const Status said = session.restart().status();
       EXPECT_EQ(said.code(), StatusCode::invalid_argument);
-      EXPECT_NE(said.to_string().find("not all ranks name the same owners"), std::string::npos) << said.to_string();
+      EXPECT_NE(said.to_string().find("not all ranks divide its elements alike"), std::string::npos)
+          << said.to_string();
       EXPECT_TRUE(particles.empty());
+    });
+  }
+}
+
+TEST_F(ElasticLosses, AShareThatNoRankTakesIsRefused) {
+  const auto protect = [](Session& session, std::vector<double>& values, Redistribution how) {
+    ASSERT_TRUE(session.protect("values", values).ok());
+    ASSERT_TRUE(session.redistribute("values", how).ok());
+  };
+  run(2, [&](Session& session, uint32_t rank) {
+    std::vector<double> values(6, rank);
+    protect(session, values, Redistribution::evenly);
+    ASSERT_TRUE(session.checkpoint(1).ok());
+    EXPECT_TRUE(session.finish().ok());
+  });
+  for (const bool alike : {false, true}) {
+    run(3, [&](Session& session, uint32_t rank) {
+      std::vector<double> values;
+      protect(session, values, rank == 1 && !alike ? Redistribution::ignore : Redistribution::evenly);
+      const Status said = session.restart().status();
+      EXPECT_EQ(said.ok(), alike) << said.to_string();
+      EXPECT_EQ(values.size(), alike ? 4u : 0u);
+      EXPECT_EQ(said.to_string().find("its 12 elements would become 8") != std::string::npos, !alike)
+          << said.to_string();
     });
   }
 }
