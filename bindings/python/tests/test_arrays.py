@@ -69,6 +69,29 @@ def test_what_is_no_part_of_a_whole_has_the_shape_of_checkpoints_of_before(shape
     assert layout_of("array", array, order="F").fastest_first
 
 
+def test_numbers_of_cells_may_be_of_any_whole_type() -> None:
+    array, wanted = np.zeros((5, 4)), layout_of("a", np.zeros((5, 4)), (8, 9), (1, 2), [(1, 1), (0, 2)])
+    one: Any = np.int64(1)
+    whole, offset, zero = np.array([8, 9]), np.array([1, 2], np.uint8), np.int8(0)
+    said = layout_of("a", array, whole, offset, [one, (zero, 2)])  # type: ignore[arg-type, list-item]
+    for name in ("global_cells", "global_offset", "ghosts_low", "ghosts_high"):
+        assert getattr(said, name) == getattr(wanted, name)
+        assert all(type(number) is int for number in getattr(said, name))
+    assert layout_of("a", array, ghosts=one).ghosts_high == [1, 1]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 64, 0.5, "2"])
+def test_what_is_no_number_of_cells_is_refused_by_name(wrong: Any) -> None:
+    array = np.zeros((5, 4))
+    with pytest.raises(varve.InvalidArgument, match="^offset .*: data") as error:
+        layout_of("data", array, (8, 8), (0, wrong))
+    assert error.value.hint
+    with pytest.raises(varve.InvalidArgument, match="^global_shape .*: data"):
+        layout_of("data", array, (wrong, 8), (0, 0))
+    with pytest.raises(varve.InvalidArgument, match="^ghosts .*: data"):
+        layout_of("data", array, ghosts=[(0, wrong), (0, 0)])
+
+
 @pytest.mark.parametrize(("made", "said"), [("C", "F"), ("F", "C")])
 def test_an_order_in_which_an_array_does_not_lie_is_refused(made: Any, said: Any) -> None:
     array = np.zeros((3, 2), order=made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pathlib
+import pickle
 import subprocess
 import sys
 import threading
@@ -91,6 +92,86 @@ def test_entries_of_a_dict_come_and_go(path: str) -> None:
     assert (np.asarray(saved["state/c"]) == 3).all()
 
 
+@pytest.mark.parametrize("other", ["array", "boxes", "callbacks"])
+@pytest.mark.parametrize("dict_is_first", [True, False])
+def test_two_things_do_not_get_one_name(path: str, other: str, dict_is_first: bool) -> None:
+    state = {"x": np.ones(1)}
+    with varve.Session(store=path, job="x") as session:
+        protect = {
+            "dict": lambda: session.protect("s", state),
+            "array": lambda: session.protect("s/x", np.zeros(1)),
+            "boxes": lambda: session.protect_boxes("s/x", [(np.zeros(1), (0,))], global_shape=(4,)),
+            "callbacks": lambda: session.protect_callbacks("s/x", lambda: b"", lambda saved: None),
+        }
+        first, second = ("dict", other) if dict_is_first else (other, "dict")
+        protect[first]()
+        with pytest.raises(varve.InvalidArgument, match="this name is in use already, .*: s/x") as error:
+            protect[second]()
+        assert "another name" in error.value.hint
+        session.unprotect("s" if dict_is_first else "s/x")
+        protect[second]()
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), 1.5, "text"])
+def test_two_entries_of_a_dict_do_not_get_one_name(path: str, value: Any) -> None:
+    state: dict[str, Any] = {"a/b": value, "a": {}}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("s", state)
+        state["a"]["b"] = value
+        with pytest.raises(varve.InvalidArgument, match="two entries of a dict have one name: s/a/b"):
+            session.checkpoint(1)
+        with pytest.raises(varve.InvalidArgument, match="two entries"):
+            session.protect("s", dict(state))
+        del state["a/b"]
+        session.checkpoint(2)
+        session.protect("s/a/c", np.zeros(1))
+        state["a"]["c"] = value
+        with pytest.raises(varve.InvalidArgument, match="in use already, by another variable: s/a/c"):
+            session.checkpoint(3)
+        with pytest.raises(varve.InvalidArgument, match="in use already, in the dict s: s/a/b"):
+            session.protect("s/a", {"b": 1})
+
+
+def test_an_entry_of_a_dict_is_unprotected_with_all_of_it(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect("s", {"n": 1})
+        with pytest.raises(varve.InvalidArgument, match="it is protected in the dict s: s/n"):
+            session.unprotect("s/n")
+        session.checkpoint(1, wait=True)
+        session.unprotect("s")
+        session.protect("s/n", np.zeros(1))
+    assert list(varve.Store(path)["x@1"]) == ["s/n"]
+
+
+def test_a_name_may_be_protected_again(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        for length in (2, 3):
+            session.protect("array", np.full(length, 1.0))
+            session.protect_boxes("boxes", [(np.full(length, 2.0), (0,))], global_shape=(3,))
+            session.protect_callbacks("callbacks", lambda: b"c", lambda saved: None)
+            session.protect("dict", {"x": np.full(length, 3.0)})
+        session.checkpoint(1, wait=True)
+    checkpoint = varve.Store(path)["x@1"]
+    assert [checkpoint[name].shape for name in checkpoint] == [(3,), (3,), (1,), (3,)]
+
+
+def test_a_dict_takes_the_place_of_another(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect("s", {"x": np.ones(2), "y": np.ones(2), "z": 1})
+        session.protect("s", {"x": np.full(2, 2.0), "z": 0.5})
+        session.checkpoint(1, wait=True)
+        # What cannot be protected takes nobody's place.
+        with pytest.raises(varve.InvalidArgument, match="no way to save a list"):
+            session.protect("s", {"x": np.zeros(2), "w": 1, "list": []})
+        session.checkpoint(2)
+    store = varve.Store(path)
+    for step in (1, 2):
+        checkpoint = store[f"x@{step}"]
+        assert list(checkpoint) == ["s/x", "s/z"]
+        assert (np.asarray(checkpoint["s/x"]) == 2).all()
+        assert np.asarray(checkpoint["s/z"]) == 0.5
+
+
 def test_ragged_arrays_have_another_length_in_each_checkpoint(path: str) -> None:
     particles = {"x": np.zeros(0), "id": np.zeros(0, np.int32), "velocity": np.zeros((0, 3)), "z": np.zeros(0, complex)}
     with varve.Session(store=path, job="x") as session:
@@ -137,7 +218,7 @@ def test_an_exception_while_a_ragged_array_is_asked_for_saves_nothing_in_its_pla
             def interrupted(entry: Any) -> Any:
                 raise KeyboardInterrupt
 
-            patched.setattr("varve._session._RaggedEntry._where", interrupted)
+            patched.setattr("varve._dicts._RaggedEntry._where", interrupted)
             # What was bound before stays; a new name is bound anew.
             particles["y"] = np.arange(5.0)
             with pytest.raises(KeyboardInterrupt):
@@ -184,6 +265,56 @@ def test_objects_are_pickled_only_where_asked_for(path: str) -> None:
         session.restart()
     assert (again["random"].random(3) == wanted).all()
     assert again["list"] == [1, {"two": None}]
+
+
+@pytest.mark.parametrize("saved", ["text", "", ".", b"N.", b"\x80", None, [1, None], {"set"}])
+@pytest.mark.parametrize("begin", [None, "", b"", ()])
+def test_an_entry_may_begin_as_another_object_than_was_saved(path: str, saved: Any, begin: Any) -> None:
+    state = {"it": saved}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state, pickle=True)
+        session.checkpoint(1)
+    again = {"it": begin}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", again, pickle=True)
+        assert session.restart() == 1
+        assert again == state
+        assert type(again["it"]) is type(saved)
+        again["it"] = begin
+        session.checkpoint(2)
+        again["it"] = "other"
+        assert session.restart() == 2
+    assert again == {"it": begin}
+
+
+@pytest.mark.parametrize(("saved", "begin"), [(1.5, None), (None, 0.0), (np.zeros(3), None), (1.5, 0)])
+def test_an_entry_of_another_type_than_was_saved_is_refused_with_what_to_do(path: str, saved: Any, begin: Any) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", {"it": saved}, pickle=True)
+        session.checkpoint(1)
+    again = {"it": begin}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", again, pickle=True)
+        with pytest.raises(varve.InvalidArgument, match="in the checkpoint, but protected as") as error:
+            session.restart()
+        assert "let state/it begin with a value of the type that was saved" in error.value.hint
+        assert error.value.hint in str(error.value)
+    assert again == {"it": begin}
+
+
+def test_a_pickle_of_the_version_before_is_loaded_where_asked_for(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect_callbacks("state/it", lambda: pickle.dumps([1, 2], protocol=5), lambda saved: None)
+        session.checkpoint(1)
+    state: dict[str, Any] = {"it": ""}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state)
+        with pytest.raises(varve.InvalidArgument, match="an object was pickled.*: state/it") as error:
+            session.restart()
+        assert "pickle=True" in error.value.hint
+        session.protect("state", state, pickle=True)
+        assert session.restart() == 1
+    assert state == {"it": [1, 2]}
 
 
 def test_callbacks_give_and_take_bytes(path: str) -> None:
@@ -478,35 +609,113 @@ class Threads:
         return all_given
 
 
+def on_ranks(path: str, count: int, work: Any) -> list[Any]:
+    """What work(session) gives on each of so many ranks."""
+    barrier, given = threading.Barrier(count), [b""] * count
+    results: list[Any] = [None] * count
+
+    def run(rank: int) -> None:
+        try:
+            with varve.Session(Threads(rank, barrier, given), store=path, job="x", group="node") as session:
+                results[rank] = work(session)
+        except BaseException as error:
+            results[rank] = error
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in results:
+        if isinstance(error, BaseException) and not isinstance(error, threading.BrokenBarrierError):
+            raise error
+    return results
+
+
 def test_ranks_without_mpi_share_a_set_and_another_number_goes_on(path: str) -> None:
     whole = np.arange(60.0).reshape(12, 5)
 
-    def on(count: int, work: Any) -> list[Any]:
-        barrier, given, results = threading.Barrier(count), [b""] * count, [None] * count
-
-        def run(rank: int) -> None:
-            first, last = 12 * rank // count, 12 * (rank + 1) // count
-            with varve.Session(Threads(rank, barrier, given), store=path, job="x", group="node") as session:
-                results[rank] = work(session, first, last)
-
-        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return results
-
-    def save(session: varve.Session, first: int, last: int) -> int:
+    def save(session: varve.Session) -> int:
+        first, last = 12 * session.rank // session.size, 12 * (session.rank + 1) // session.size
         session.protect("whole", whole[first:last].copy(), global_shape=(12, 5), offset=(first, 0))
         session.checkpoint(1)
         return session.rank
 
-    def load(session: varve.Session, first: int, last: int) -> Any:
+    def load(session: varve.Session) -> Any:
+        first, last = 12 * session.rank // session.size, 12 * (session.rank + 1) // session.size
         mine = np.zeros((last - first, 5))
         session.protect("whole", mine, global_shape=(12, 5), offset=(first, 0))
         assert session.restart() == 1
         return mine
 
-    assert on(3, save) == [0, 1, 2]
+    assert on_ranks(path, 3, save) == [0, 1, 2]
     for count in (1, 2, 3, 4):
-        np.testing.assert_array_equal(np.concatenate(on(count, load)), whole)
+        np.testing.assert_array_equal(np.concatenate(on_ranks(path, count, load)), whole)
+
+
+@pytest.mark.parametrize("late", ["added", "within", "of another type", "again"])
+def test_a_dict_is_redistributed_as_was_said_whatever_comes_into_it(path: str, late: str) -> None:
+    def save(session: varve.Session) -> None:
+        # Alike on both ranks: that would else come back everywhere.
+        session.protect("s", {"p": {"x": np.ones(4)}, "y": np.ones(4)}, ragged=True)
+        session.checkpoint(1)
+
+    def load(session: varve.Session) -> tuple[int, int]:
+        state: dict[str, Any] = {"p": {"x": np.zeros(0)}, "y": np.zeros(0)}
+        begin = state.pop("y") if late == "added" else None
+        session.protect("s", state, ragged=True)
+        session.redistribute("s", "evenly")
+        if late == "added":
+            state["y"] = begin
+        elif late == "within":
+            state["p"] = {"x": np.zeros(0)}
+        elif late == "of another type":
+            for dtype in (np.float32, np.float64):
+                state["y"] = np.zeros(0, dtype)
+                session.protect("s", state, ragged=True)
+        else:
+            state = {"p": {"x": np.zeros(0)}, "y": np.zeros(0)}
+            session.protect("s", state, ragged=True)
+        assert session.restart() == 1
+        return len(state["p"]["x"]), len(state["y"])
+
+    on_ranks(path, 2, save)
+    assert on_ranks(path, 3, load) == [(3, 3), (3, 3), (2, 2)]
+
+
+def test_of_a_ragged_dict_arrays_alone_are_divided(path: str) -> None:
+    def save(session: varve.Session) -> None:
+        session.protect("s", {"x": np.ones(4), "count": 7}, ragged=True)
+        session.checkpoint(1)
+
+    def load(session: varve.Session) -> tuple[int, int]:
+        state: dict[str, Any] = {"x": np.zeros(0), "count": 0}
+        session.protect("s", state, ragged=True)
+        session.redistribute("s", "evenly")
+        assert session.restart() == 1
+        return len(state["x"]), state["count"]
+
+    on_ranks(path, 2, save)
+    assert on_ranks(path, 3, load) == [(3, 7), (3, 7), (2, 7)]
+
+
+def test_what_is_said_of_an_entry_stays_with_it(path: str) -> None:
+    def save(session: varve.Session) -> None:
+        session.protect("s", {"p": {"own": session.rank, "all": 2}})
+        session.checkpoint(1)
+
+    def load(session: varve.Session) -> Any:
+        state = {"p": {"own": 70 + session.rank, "all": 0}}
+        session.protect("s", state)
+        with pytest.raises(varve.InvalidArgument, match="fixed size cannot be divided: s") as error:
+            session.redistribute("s", "evenly")
+        assert "ragged=True" in error.value.hint
+        session.redistribute("s", "same")
+        session.redistribute("s/p/own", "ignore")
+        state["p"] = dict(state["p"])
+        assert session.restart() == 1
+        return state["p"]
+
+    on_ranks(path, 2, save)
+    assert on_ranks(path, 3, load) == [{"own": 70 + rank, "all": 2} for rank in range(3)]

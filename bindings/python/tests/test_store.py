@@ -226,3 +226,17 @@ def test_xarray_reads_lazily(filled: varve.Store, path: str) -> None:
     assert dataset.attrs["set"] == "run@2"
     again = xarray.open_dataset(path, engine="varve", set="run@3")
     assert again["field"].shape == (6, 7, 8)
+
+
+def test_dimensions_of_xarray_have_names_of_their_own(path: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    arrays = {"rho": np.zeros((3, 4)), "rho_0": np.array(1.0), "x": np.zeros((2, 5)), "x_1": np.zeros(7)}
+    with varve.Session(store=path, job="run") as session:
+        for name, array in arrays.items():
+            session.protect(name, array)
+        session.checkpoint(1, wait=True)
+    dataset = xarray.open_dataset(varve.Store(path)["run@1"], engine="varve", dims={"x_1": ["x_0"]})
+    assert {name: dataset[name].dims for name in arrays} == {
+        "rho": ("rho_0_", "rho_1"), "rho_0": (), "x": ("x_0_", "x_1_"), "x_1": ("x_0",)
+    }
+    assert dataset["rho"].shape == (3, 4)

@@ -30,7 +30,7 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, torch.Tensor):
         return a.dtype == b.dtype and a.shape == b.shape and raw(a) == raw(b)
-    if isinstance(a, np.ndarray):
+    if isinstance(a, (np.ndarray, np.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, dict):
         return list(a) == list(b) and all(type(x) is type(y) for x, y in zip(a, b, strict=True)) and all(
@@ -68,6 +68,12 @@ def everything(seed: int) -> dict[str, Any]:
         "flags": [True, None, "é", (1, 2.5), []],
         "ordered": collections.OrderedDict(z=1, a=torch.rand(2)),
         "numpy": np.arange(3, dtype=">f4"),
+        "rows": np.array([(1, [2, 3], (4, b"x"))] * 3,
+                         [("a", "<f4"), ("b", "<i8", 2), ("c", [("d", ">i2"), ("e", "S3")])]),
+        "aligned": np.zeros((2, 1), np.dtype([("a", "u1"), ("b", "<f8")], align=True)),
+        "number": np.float32(2.5),
+        "numbers": [np.int64(-3), np.bool_(True), np.complex64(1j), np.datetime64(7, "ms"), np.str_("é")],
+        "row": np.array([(1, 2)], "i4,f8")[0],
         "bytes": b"\0\xff",
     }
 
@@ -119,6 +125,111 @@ def test_tensors_that_come_and_go_are_no_longer_saved(path: str) -> None:
     assert sorted(varve.Store(path)["train@2"]) == ["state", "state/b", "state/c"]
 
 
+@pytest.mark.parametrize("data", [{"lr": 0.5, "x": np.ones(2)}, np.ones(2)], ids=["dict", "array"])
+def test_what_the_program_protects_does_not_come_below_a_state(path: str, data: Any) -> None:
+    name = "state" if isinstance(data, dict) else "state/x"
+    with varve.Session(store=path, job="train") as session:
+        session.protect(name, data)
+        for call in (lambda: varve.torch.load(session), lambda: varve.torch.save({"w": torch.zeros(2)}, session, 1)):
+            with pytest.raises(varve.InvalidArgument, match="in use already, .*: state/") as error:
+                call()
+            assert "another name" in error.value.hint
+        assert varve.torch.load(session, name="other") is None
+        varve.torch.save({"w": torch.zeros(2)}, session, 1, name="other")
+        # Nor later.
+        session.unprotect(name)
+        varve.torch.save({"w": torch.zeros(2)}, session, 2)
+        with pytest.raises(varve.InvalidArgument, match="in use already, by the state of varve.torch called state"):
+            session.protect(name, data)
+        session.unprotect("state")
+        session.protect(name, data)
+        session.checkpoint(3)
+    own = ["state/lr", "state/x"] if isinstance(data, dict) else ["state/x"]
+    names = [sorted(varve.Store(path)[f"train@{step}"]) for step in (1, 2, 3)]
+    others = ["other", "other/w"]
+    assert names == [sorted([*others, *own]), [*others, "state", "state/w"], sorted([*others, *own])]
+
+
+def test_what_else_is_protected_is_loaded_with_a_state(path: str) -> None:
+    states: list[Any] = []
+    for step in (1, 2):
+        own: dict[str, Any] = {"lr": 0.0, "x": np.zeros(2)}
+        with varve.Session(store=path, job="train") as session:
+            session.protect("own", own)
+            states.append((varve.torch.load(session), own["lr"], own["x"].tolist()))
+            own.update(lr=step / 2, x=np.full(2, float(step)))
+            varve.torch.save({"step": step}, session, step)
+    assert states == [(None, 0.0, [0.0, 0.0]), ((1, {"step": 1}), 0.5, [1.0, 1.0])]
+
+
+def test_what_lies_below_a_state_and_is_none_of_it_is_told(path: str) -> None:
+    # The version before let it be there.
+    structure = ["dict", [["w", ["tensor", "state/w", "float32", [2]]]]]
+    with varve.Session(store=path, job="train") as session:
+        session.protect("state/w", np.ones(2, np.float32))
+        session.protect("state/x", np.zeros(3))
+        session.protect_callbacks("state", lambda: json.dumps(structure).encode(), lambda saved: None)
+        session.checkpoint(1)
+    with varve.Session(store=path, job="train") as session:
+        with pytest.warns(varve.VarveWarning, match="no part of the state was left out: state/x"):
+            found = varve.torch.load(session)
+    assert same(found, (1, {"w": torch.ones(2)}))
+    assert same(varve.torch.load(varve.Store(path)["train@1"]), {"w": torch.ones(2)})
+
+
+def test_a_save_that_fails_is_in_no_later_one_s_way(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[dict[str, Any]] = [
+        {"x": torch.zeros(2), "y": torch.zeros(3)},
+        {"x": torch.ones(2, dtype=torch.float64), "a": torch.zeros(5)},  # another type
+        {"x": torch.ones(2)},
+    ]
+    with varve.Session(store=path, job="train") as session:
+        varve.torch.save(states[0], session, 1)
+        with pytest.raises(varve.InvalidArgument, match="state/y"):
+            varve.torch.save({"x": torch.ones(2), "y": object()}, session, 2)
+        session.checkpoint(2)  # of what was there
+        varve.torch.save(states[1], session, 3)
+        with monkeypatch.context() as patched:
+
+            def layout_of(name: str, array: Any) -> Any:
+                if name == "state/b":
+                    raise KeyboardInterrupt
+                return original(name, array)
+
+            original = varve._arrays.layout_of
+            patched.setattr("varve._arrays.layout_of", layout_of)
+            with pytest.raises(KeyboardInterrupt):
+                varve.torch.save({"a": torch.ones(9), "b": torch.zeros(1)}, session, 4)
+        session.protect("own", np.zeros(1))
+        session.checkpoint(4)  # without half a state
+        session.unprotect("own")
+        varve.torch.save(states[2], session, 5)
+        for step, state in ((1, states[0]), (2, states[0]), (3, states[1]), (5, states[2])):
+            assert same(varve.torch.load(session, at_most=step), (step, state))
+    assert list(varve.Store(path)["train@4"]) == ["own"]
+
+
+def test_states_of_two_names_are_loaded_from_a_set(path: str) -> None:
+    with varve.Session(store=path, job="train") as session:
+        varve.torch.save({"x": 1}, session, 1, name="a")
+        varve.torch.save({"x": 2}, session, 2, name="b")
+        with pytest.raises(varve.InvalidArgument, match="in use already"):
+            varve.torch.save({"x": 3}, session, 3, name="a/b")
+    checkpoint = varve.Store(path)["train@2"]
+    assert [varve.torch.load(checkpoint, name=name) for name in "ab"] == [{"x": 1}, {"x": 2}]
+
+
+def test_arrays_that_the_version_before_saved_come_back_as_then(path: str) -> None:
+    rows = np.array([(1, 2)] * 3, "f4,i8")
+    structure = ["list", [["array", "state/0", "|V12", [3]], ["array", "state/1", "<f4", []]]]
+    with varve.Session(store=path, job="train") as session:
+        session.protect("state/0", rows)
+        session.protect("state/1", np.array(2.5, np.float32))
+        session.protect_callbacks("state", lambda: json.dumps(structure).encode(), lambda saved: None)
+        session.checkpoint(1)
+    assert same(varve.torch.load(varve.Store(path)["train@1"]), [rows.view("V12"), np.array(2.5, np.float32)])
+
+
 @pytest.mark.parametrize("unreadable", [False, True])
 def test_a_state_that_cannot_be_loaded_is_passed_over_with_a_warning(path: str, unreadable: bool) -> None:
     with varve.Session(store=path, job="train", codec="store") as session:
@@ -147,6 +258,7 @@ def test_a_state_that_cannot_be_loaded_is_passed_over_with_a_warning(path: str, 
 def test_a_state_that_makes_no_sense_is_passed_over(path: str) -> None:
     with varve.Session(store=path, job="train") as session:
         varve.torch.save({"lr": 0.5}, session, 1)
+        session.unprotect("state")
         session.protect_callbacks("state", lambda: b"{", lambda saved: None)
         session.checkpoint(2)
     is_told = pytest.warns(varve.VarveWarning, match="the checkpoint of step 2 was passed over: a state is no JSON")
@@ -199,7 +311,10 @@ def test_what_has_no_bytes_of_its_own_is_refused(path: str, value: Any) -> None:
     "structure",
     ["[]", '["tensor"]', '["tensor", "state/w", "nonsense", [2]]', '["tensor", "state/x", "float32", [2]]', "7",
      '["tensor", "state/w", "float32", [3]]', '["dict", [[1]]]', '["none", 1]', '["value"]', "", "{",
-     pytest.param("[" * 100000, id="deep"), '["array", "state/w", "(2,f4", [2]]',
+     pytest.param("[" * 100000, id="deep"), '["array", "state/w", "(2,f4", [2]]', '["array", "state/w", "O", [1]]',
+     '["array", "state/w", {"names": ["a"]}, [2]]', '["scalar", "state/w", ["<f4"], []]',
+     '["array", "state/w", [], [2]]',
+     '["array", "state/w", {"names": ["a"], "formats": ["O"], "offsets": [0], "itemsize": 8}, [1]]',
      '["tensor", "state/w", "float32", [1e999]]'],
 )
 def test_a_state_that_makes_no_sense_is_an_error(path: str, structure: str) -> None:

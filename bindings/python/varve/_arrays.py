@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -107,7 +108,9 @@ def layout_of(
         if numbers is not None and len(numbers) != array.ndim:
             raise _errors.InvalidArgument(f"{what} has {len(numbers)} dimensions, the array {array.ndim}: {name}")
     number, lead = element(array.dtype)
-    cells, whole, first = list(array.shape), list(global_shape or ()), list(offset or ())
+    cells = list(array.shape)
+    whole = counts(name, "global_shape", () if global_shape is None else global_shape)
+    first = counts(name, "offset", () if offset is None else offset)
     fastest_first = _is_fastest_first(name, array, order, global_shape is not None)
     if lead > 1:
         # The parts of an element are the fastest dimension.
@@ -120,6 +123,17 @@ def layout_of(
             low.insert(at, 0)
             high.insert(at, 0)
     return Layout(number, address_of(array), array.size * lead, cells, low, high, whole, first, fastest_first)
+
+
+def counts(name: str, what: str, numbers: Sequence[int]) -> list[int]:
+    """Numbers of cells as the C interface takes them; raises if they are none."""
+    try:
+        cells = [operator.index(number) for number in numbers]
+    except TypeError as error:
+        raise _errors.InvalidArgument(f"{what} counts cells: {name}, not {numbers}", "say whole numbers") from error
+    if any(not 0 <= number < 1 << 64 for number in cells):
+        raise _errors.InvalidArgument(f"{what} cannot be {tuple(cells)}: {name}", "it counts cells, from 0 on")
+    return cells
 
 
 def check_order(order: Order) -> None:
@@ -164,12 +178,13 @@ def _ghost_cells(
 ) -> tuple[list[int], list[int]]:
     if ghosts is None:
         return [], []
-    if isinstance(ghosts, int):
-        return [ghosts] * dimensions, [ghosts] * dimensions
+    if isinstance(ghosts, (int, np.integer)):
+        ghosts = [int(ghosts)] * dimensions
     if len(ghosts) != dimensions:
         raise _errors.InvalidArgument(f"ghosts has {len(ghosts)} dimensions, the array {dimensions}: {name}")
-    pairs = [(width, width) if isinstance(width, int) else width for width in ghosts]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    pairs = [(width, width) if isinstance(width, (int, np.integer)) else width for width in ghosts]
+    low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return counts(name, "ghosts", low), counts(name, "ghosts", high)
 
 
 def dtype_of(type_name: str, element_bytes: int) -> np.dtype[Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import operator
 import os
-import pickle as pickling
 import sys
 import weakref
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, cast
@@ -18,6 +16,8 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from varve import _arrays, _errors, _native
+from varve._dicts import ProtectedDict
+from varve._variables import ITSELF, Variables
 
 Path = str | os.PathLike[str]
 
@@ -152,11 +152,12 @@ class Session:
         options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
         if job is None and options_file is None and "VARVE_JOB" not in os.environ:
             options["job"] = _name_of_program()
-        self._states: dict[str, _State] = {}
+        self._dicts: dict[str, ProtectedDict] = {}
         #: Which of how many ranks this is.
         self.rank = 0 if comm is None else int(comm.rank)
         self.size = 1 if comm is None else int(comm.size)
         self._native = _open(comm, options)
+        self._variables = Variables(self._native)
         # What is on its way is waited for also where nobody closes the session.
         self._at_end = weakref.finalize(self, self._native.close)
 
@@ -188,21 +189,21 @@ class Session:
         entry is a variable "name/key"; dicts within are taken along. Numbers and text are put back into the dict by
         ``restart()``. ``ragged``: its arrays may have other lengths in each checkpoint, and are new ones in the dict
         after a restart. ``pickle``: whatever else is in it goes through pickle, which runs code of who wrote the store
-        when it is loaded.
+        when it is loaded; what was saved as a number, or an array, has to begin as one. A dict that is protected under
+        the name of another takes its place.
 
         Of a dtype that is none of C's numbers, a checkpoint has the bytes: it does not know the unit of a datetime64
-        or timedelta64, which are whole numbers of 64 bits to it, nor "f2" from "S2". Protect such an array with the
+        or timedelta64, which are whole numbers of 64 bits to it, nor "f2" from "S2". The same goes for ragged arrays of
+        several columns, or of complex numbers: to a checkpoint a row is so many bytes. Protect such an array with the
         dtype that it was saved with: another one of the same size is not refused, and gives the bytes another meaning.
 
         varve.InvalidArgument: it is no array in one piece, or has a mask, or cannot be written to, or the numbers or
-        the order do not fit.
+        the order do not fit, or something else has its name, or that of an entry.
         """
         if isinstance(data, MutableMapping):
             if any(said is not None for said in (global_shape, offset, ghosts, order)):
                 raise _errors.InvalidArgument(f"a dict has no shape: {name}", "protect its arrays one by one")
-            state = _State(self._native, name, data, ragged, pickle)
-            state.take()
-            self._states[name] = state
+            self._protect_dict(name, ProtectedDict(self._variables, name, data, ragged, pickle))
             return
         if ragged or pickle:
             raise _errors.InvalidArgument(
@@ -210,7 +211,8 @@ class Session:
                 "protect {'it': it}, or give callbacks",
             )
         array = _array_of(name, data)
-        _protect_array(self._native, name, array, _arrays.layout_of(name, array, global_shape, offset, ghosts, order))
+        layout = _arrays.layout_of(name, array, global_shape, offset, ghosts, order)
+        self._variables.protect_array(name, ITSELF, array, layout)
 
     def protect_boxes(
         self,
@@ -224,42 +226,35 @@ class Session:
         """Protects several boxes of an array of ``global_shape`` that all ranks share, as (array, offset), or none:
         together they are one variable. ``dtype`` is needed where there is none. Arrays in one piece, with the slowest
         dimension first, or with ``order="F"`` last, on all ranks alike."""
-        _arrays.check_order(order)
-        arrays = [(_array_of(name, data), offset) for data, offset in boxes]
-        if dtype is None and not arrays:
-            raise _errors.InvalidArgument(f"there is no box: {name}", "say its dtype")
-        kind, lead = _arrays.element(np.dtype(dtype) if dtype is not None else arrays[0][0].dtype)
-        whole, given = list(global_shape), []
-        if lead > 1:
-            whole.insert(0 if order == "F" else len(whole), lead)
-        for array, offset in arrays:
-            layout = _arrays.layout_of(name, array, global_shape, offset, order=order)
-            if layout.type != kind:
-                raise _errors.InvalidArgument(f"a box has another type: {name}")
-            given.append((layout.address, layout.count, layout.cells, layout.global_offset, array))
-        self._native.protect_boxes(name, kind, whole, given, order == "F")
+        self._protect_boxes(name, ITSELF, boxes, global_shape, dtype, order)
 
     def protect_callbacks(self, name: str, save: Callable[[], bytes], load: Callable[[bytes], None]) -> None:
         """Protects what ``save`` gives as bytes and ``load`` takes back; both run inside ``checkpoint()`` and
         ``restart()``."""
-        self._native.protect_callbacks(name, save, load)
+        self._variables.protect(name, ITSELF, lambda: self._native.protect_callbacks(name, save, load))
 
     def unprotect(self, name: str) -> None:
         """Forgets a variable, or a dict of them."""
-        state = self._states.pop(name, None)
-        if state is not None:
-            state.drop()
+        known = self._dicts.pop(name, None)
+        if known is not None:
+            known.forget()
         else:
-            self._native.unprotect(name)
+            self._variables.unprotect(name)
 
     def redistribute(self, name: str, how: Literal["none", "same", "evenly", "ignore"]) -> None:
         """What a restart on another number of ranks does with a variable that does not say of what whole it is a part:
         refuse it, give what was the same on all ranks to everybody, deal out the elements of ragged arrays, or leave
-        it as it is. ``name`` may be that of a dict."""
+        it as it is. ``name`` may be that of a dict: this then counts for what comes into it later, too, and also when
+        another dict is protected under the name. "evenly" counts for the arrays of a ragged dict, and for nothing else
+        in it."""
         if how not in _REDISTRIBUTE:
             raise _errors.InvalidArgument(f"there is no such way to redistribute a variable: {how}")
-        for variable in self._states[name].names() if name in self._states else [name]:
-            self._native.redistribute(variable, _REDISTRIBUTE[how])
+        if name in self._dicts:
+            self._dicts[name].redistribute(_REDISTRIBUTE[how])
+            return
+        self._native.redistribute(name, _REDISTRIBUTE[how])
+        for known in self._dicts.values():
+            known.note_redistribution(name, _REDISTRIBUTE[how])
 
     def restart(self, *, at_most: int | None = None, exactly: int | None = None) -> int | None:
         """Loads the newest checkpoint that is whole into what is protected, and returns its step; None: there is none,
@@ -311,8 +306,8 @@ class Session:
         returns when it is complete in the store. Steps grow. If a checkpoint before has failed since, its error is
         raised once; this one is on its way all the same. Collective."""
         step = _step(step)
-        for state in self._states.values():
-            state.take()
+        for known in self._dicts.values():
+            known.take()
         self._native.checkpoint(step, wait)
 
     def should_stop(self) -> bool:
@@ -334,7 +329,7 @@ class Session:
 
     def close(self) -> None:
         """Waits until everything is persistent, and ends the session. Collective."""
-        self._states.clear()
+        self._dicts.clear()
         self._at_end()
 
     def progress(self) -> Progress:
@@ -371,13 +366,58 @@ class Session:
             self.abandon()
         self.close()
 
+    def _protect_dict(self, name: str, wanted: ProtectedDict) -> None:
+        before = self._dicts.get(name)
+        if before is not None:
+            wanted.ways = dict(before.ways)
+            before.forget()
+        try:
+            wanted.take()
+        except BaseException:
+            wanted.forget()
+            if before is not None:
+                before.take()
+            raise
+        self._dicts[name] = wanted
+
+    def _protect_boxes(
+        self,
+        name: str,
+        owner: str,
+        boxes: Sequence[tuple[Any, Sequence[int]]],
+        global_shape: Sequence[int],
+        dtype: np.dtype[Any] | str | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> None:
+        _arrays.check_order(order)
+        arrays = [(_array_of(name, data), offset) for data, offset in boxes]
+        if dtype is None and not arrays:
+            raise _errors.InvalidArgument(f"there is no box: {name}", "say its dtype")
+        kind, lead = _arrays.element(np.dtype(dtype) if dtype is not None else arrays[0][0].dtype)
+        whole, given = _arrays.counts(name, "global_shape", global_shape), []
+        if lead > 1:
+            whole.insert(0 if order == "F" else len(whole), lead)
+        for array, offset in arrays:
+            layout = _arrays.layout_of(name, array, global_shape, offset, order=order)
+            if layout.type != kind:
+                raise _errors.InvalidArgument(f"a box has another type: {name}")
+            given.append((layout.address, layout.count, layout.cells, layout.global_offset, array))
+        self._variables.protect(
+            name, owner, lambda: self._native.protect_boxes(name, kind, whole, given, order == "F")
+        )
+
     def _loaded(self, load: Callable[[], int | None]) -> int | None:
-        for state in self._states.values():
-            state.take()
-        step = load()
+        for known in self._dicts.values():
+            known.take()
+        try:
+            step = load()
+        except _errors.InvalidArgument as error:
+            for known in self._dicts.values():
+                known.explain(error)
+            raise
         if step is not None:
-            for state in self._states.values():
-                state.give_back()
+            for known in self._dicts.values():
+                known.give_back()
         return step
 
 
@@ -432,214 +472,3 @@ def _array_of(name: str, data: Any) -> _arrays.Array:
             f"this cannot be changed where it lies: {name}, a {type(data).__name__}",
             "put numbers into a dict, or an array of no dimension; give callbacks for the rest",
         ) from None
-
-
-def _protect_array(native: _native.Session, name: str, array: _arrays.Array, layout: _arrays.Layout) -> None:
-    native.protect_array(
-        name,
-        layout.type,
-        layout.address,
-        layout.count,
-        layout.cells,
-        layout.ghosts_low,
-        layout.ghosts_high,
-        layout.global_cells,
-        layout.global_offset,
-        layout.fastest_first,
-        array,
-    )
-
-
-State = MutableMapping[str, Any]
-
-
-class _Entry:
-    """One entry of a dict, as one variable."""
-
-    def __init__(self, native: _native.Session, name: str, holder: State, key: str) -> None:
-        self.native, self.name, self.holder, self.key = native, name, holder, key
-
-    def fits(self, value: Any) -> bool:
-        """Whether it can be this entry's next value."""
-        raise NotImplementedError
-
-    def take(self, value: Any) -> None:
-        """Protects it as it is now."""
-        raise NotImplementedError
-
-    def give_back(self) -> None:
-        """Puts what was loaded into the dict."""
-
-
-class _ArrayEntry(_Entry):
-    layout: _arrays.Layout | None = None
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, np.ndarray)
-
-    def take(self, value: _arrays.Array) -> None:
-        layout = _arrays.layout_of(self.name, value)
-        if layout != self.layout:
-            _protect_array(self.native, self.name, value, layout)
-            self.layout = layout
-
-
-class _RaggedEntry(_Entry):
-    array: _arrays.Array | None = None
-
-    def fits(self, value: Any) -> bool:
-        if not isinstance(value, np.ndarray) or value.ndim == 0:
-            return False
-        return self.array is None or (value.dtype == self.array.dtype and value.shape[1:] == self.array.shape[1:])
-
-    def take(self, value: _arrays.Array) -> None:
-        _arrays.unmasked(self.name, value)
-        if not value.flags.c_contiguous:
-            raise _errors.InvalidArgument(f"an array does not lie in one piece: {self.name}")
-        if math.prod(value.shape[1:]) * value.dtype.itemsize == 0:
-            # There would be elements without memory, and the C interface takes 0 bytes of one for 1.
-            raise _errors.InvalidArgument(
-                f"an element of a ragged array has no bytes: {self.name}, {value.dtype} of shape {value.shape}",
-                "only the first dimension may be empty: take the array out of the dict, or make it with columns",
-            )
-        begins, self.array = self.array is None, value
-        if begins:
-            kind, lead = _arrays.element(value.dtype)
-            row = int(np.prod(value.shape[1:], dtype=np.int64)) * lead
-            if row != 1 or kind == 0:
-                kind, row = 0, int(np.prod(value.shape[1:], dtype=np.int64)) * value.dtype.itemsize
-            self.native.protect_vector(self.name, kind, row if kind == 0 else 0, self._where, self._make_room)
-
-    def _where(self) -> tuple[int, int]:
-        assert self.array is not None
-        return _arrays.address_of(self.array), self.array.shape[0]
-
-    def _make_room(self, count: int) -> int:
-        assert self.array is not None
-        self.array = np.empty((count, *self.array.shape[1:]), self.array.dtype)
-        self.holder[self.key] = self.array
-        return _arrays.address_of(self.array)
-
-
-class _NumberEntry(_Entry):
-    box: _arrays.Array | None = None
-    kind: type = object
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, (bool, int, float, complex, np.generic))
-
-    def take(self, value: Any) -> None:
-        if self.box is None:
-            self.box, self.kind = np.array(value), type(value)
-            _protect_array(self.native, self.name, self.box, _arrays.layout_of(self.name, self.box))
-        elif not np.can_cast(np.array(value).dtype, self.box.dtype, "same_kind"):
-            raise _errors.InvalidArgument(
-                f"a number was protected as {self.box.dtype}, and is {np.array(value).dtype} now: {self.name}",
-                "begin with a number of the kind that it becomes, such as 0.0",
-            )
-        with np.errstate(over="ignore"):
-            self.box[...] = value
-        given = value.item() if isinstance(value, np.generic) else value
-        if self.box.item() != given and given == given:  # but for NaN
-            raise _errors.InvalidArgument(
-                f"a number was protected as {self.box.dtype}, which does not hold what it is now: {self.name}",
-                "begin with a number of the kind that it becomes, such as np.float64(0)",
-            )
-
-    def give_back(self) -> None:
-        assert self.box is not None
-        value = self.box[()]
-        self.holder[self.key] = value if issubclass(self.kind, np.generic) else value.item()
-
-
-class _TextEntry(_Entry):
-    protected = False
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, (str, bytes))
-
-    def take(self, value: str | bytes) -> None:
-        if not self.protected:
-            self.native.protect_callbacks(self.name, self._save, self._load)
-            self.protected = True
-
-    def _save(self) -> bytes:
-        value = self.holder[self.key]
-        return b"t" + value.encode() if isinstance(value, str) else b"b" + bytes(value)
-
-    def _load(self, saved: bytes) -> None:
-        if saved[:1] not in (b"t", b"b"):
-            raise _errors.Corrupt(f"a variable is no text: {self.name}")
-        self.holder[self.key] = saved[1:].decode() if saved[:1] == b"t" else saved[1:]
-
-
-class _PickledEntry(_TextEntry):
-    def fits(self, value: Any) -> bool:
-        return not isinstance(value, (np.ndarray, bool, int, float, complex, np.generic, str, bytes, MutableMapping))
-
-    def _save(self) -> bytes:
-        return pickling.dumps(self.holder[self.key], protocol=5)
-
-    def _load(self, saved: bytes) -> None:
-        self.holder[self.key] = pickling.loads(saved)
-
-
-class _State:
-    """A dict that is protected: its entries, by the names of their variables."""
-
-    def __init__(self, native: _native.Session, name: str, data: State, ragged: bool, pickle: bool) -> None:
-        self._native, self._name, self._data = native, name, data
-        self._kinds: list[type[_Entry]] = [_RaggedEntry if ragged else _ArrayEntry, _NumberEntry, _TextEntry]
-        if pickle:
-            self._kinds.append(_PickledEntry)
-        self._entries: dict[str, _Entry] = {}
-
-    def names(self) -> list[str]:
-        return list(self._entries)
-
-    def take(self) -> None:
-        """Protects what is in the dict now, and forgets what is not any more."""
-        found = dict(self._walk(self._name, self._data, ()))
-        for name in [name for name in self._entries if name not in found]:
-            del self._entries[name]
-            self._native.unprotect(name)
-        for name, (holder, key) in found.items():
-            value, entry = holder[key], self._entries.get(name)
-            if entry is not None and (entry.holder is not holder or not entry.fits(value)):
-                del self._entries[name]
-                self._native.unprotect(name)
-                entry = None
-            if entry is None:
-                entry = self._new_entry(name, holder, key)
-            entry.take(value)
-            self._entries[name] = entry
-
-    def give_back(self) -> None:
-        for entry in self._entries.values():
-            entry.give_back()
-
-    def drop(self) -> None:
-        for name in self._entries:
-            self._native.unprotect(name)
-
-    def _new_entry(self, name: str, holder: State, key: str) -> _Entry:
-        for kind in self._kinds:
-            entry = kind(self._native, name, holder, key)
-            if entry.fits(holder[key]):
-                return entry
-        raise _errors.InvalidArgument(
-            f"there is no way to save a {type(holder[key]).__name__}: {name}",
-            "pickle=True saves it; otherwise give callbacks, or take it out of the dict",
-        )
-
-    def _walk(self, prefix: str, holder: State, above: tuple[int, ...]) -> Iterator[tuple[str, tuple[State, str]]]:
-        if id(holder) in above:
-            raise _errors.InvalidArgument(f"a dict holds itself: {prefix}")
-        for key, value in holder.items():
-            if not isinstance(key, str):
-                raise _errors.InvalidArgument(f"a key is no text: {key!r} of {prefix}")
-            name = f"{prefix}/{key}"
-            if isinstance(value, MutableMapping):
-                yield from self._walk(name, value, (*above, id(holder)))
-            else:
-                yield name, (holder, key)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from varve import _errors
+from varve import _arrays, _errors
 from varve import torch as _torch
 from varve._session import Session
 from varve._store import Checkpoint
@@ -28,6 +28,7 @@ except ImportError:  # of 1.13
     from torch.distributed._shard.checkpoint.storage import WriteResult
 
 _METADATA = ".metadata"
+_OWNER = "by varve.torch.StorageWriter"
 
 
 def _variable(fqn: str) -> str:
@@ -70,7 +71,8 @@ class StorageWriter(dcp.StorageWriter):  # type: ignore[misc]
     def write_data(self, plan: Any, planner: Any) -> Any:
         boxes: dict[str, list[tuple[Any, Any]]] = {}
         wholes: dict[str, Any] = {}
-        protected, results = [], []
+        results = []
+        variables, native = self._session._variables, self._session._native
         try:
             for item in plan.items:
                 data = planner.resolve_data(item)
@@ -78,8 +80,8 @@ class StorageWriter(dcp.StorageWriter):  # type: ignore[misc]
                 if item.type == planner_types.WriteItemType.BYTE_IO:
                     content = data.getvalue()
                     size = len(content)
-                    self._session.protect_callbacks(name, functools.partial(bytes, content), _never)
-                    protected.append(name)
+                    give = functools.partial(bytes, content)
+                    variables.protect(name, _OWNER, functools.partial(native.protect_callbacks, name, give, _never))
                 else:
                     array = _torch.as_array(item.index.fqn, data)
                     size = array.nbytes
@@ -88,17 +90,17 @@ class StorageWriter(dcp.StorageWriter):  # type: ignore[misc]
                 results.append(WriteResult(index=item.index, size_in_bytes=size, storage_data=None))
             for name, parts in boxes.items():
                 if wholes[name]:
-                    self._session.protect_boxes(name, parts, global_shape=wholes[name])
+                    self._session._protect_boxes(name, _OWNER, parts, wholes[name])
                 else:
-                    self._session.protect(name, parts[0][0])
-                protected.append(name)
+                    array = parts[0][0]
+                    variables.protect_array(name, _OWNER, array, _arrays.layout_of(name, array))
             if self._metadata:
-                self._session.protect_callbacks(_METADATA, lambda: self._metadata, _never)
-                protected.append(_METADATA)
+                variables.protect(
+                    _METADATA, _OWNER, lambda: native.protect_callbacks(_METADATA, lambda: self._metadata, _never)
+                )
             self._session.checkpoint(self._step, wait=self._wait)
         finally:
-            for name in protected:
-                self._session.unprotect(name)
+            variables.forget_all(_OWNER)
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(results)
         return future

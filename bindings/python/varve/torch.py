@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import base64
 import collections
-import contextlib
 import json
 import warnings
-import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 
 from varve import _arrays, _errors
-from varve._session import Session
+from varve._session import _REDISTRIBUTE, Session
 from varve._store import Checkpoint
 
 __all__ = ["Ranks", "StorageReader", "StorageWriter", "load", "save"]  # noqa: F822 - two by __getattr__()
@@ -110,7 +108,8 @@ class _Packer:
                 _arrays.unmasked(path, value)
             array = np.ascontiguousarray(value).reshape(np.shape(value))
             _arrays.element(array.dtype)
-            return ["array", self._add(path, array), array.dtype.str, list(array.shape)]
+            kind = "array" if isinstance(value, np.ndarray) else "scalar"
+            return [kind, self._add(path, array), _described(array.dtype), list(array.shape)]
         if isinstance(value, bytes):
             return ["bytes", base64.b64encode(value).decode()]
         if isinstance(value, Mapping):
@@ -138,26 +137,54 @@ class _Packer:
         return name
 
 
-def _unpack(packed: Any, arrays: Mapping[str, _arrays.Array]) -> Any:
+def _described(dtype: np.dtype[Any]) -> Any:
+    """A type of NumPy as JSON."""
+    if dtype.subdtype is not None:
+        return [_described(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    fields = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_described(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+    }
+
+
+def _dtype_of(described: Any) -> np.dtype[Any]:
+    """What _described() was given."""
+    if isinstance(described, list):
+        described = _dtype_of(described[0]), tuple(described[1])
+    elif isinstance(described, dict):
+        described = {**described, "formats": [_dtype_of(one) for one in described["formats"]]}
+    made: np.dtype[Any] = np.dtype(described)
+    return made
+
+
+def _unpack(packed: Any, read: Callable[[str], _arrays.Array]) -> Any:
+    """What was packed; ``read`` gives the array of a name."""
     try:
         kind, content = packed[0], packed[1]
         if kind == "value":
             return content
-        if kind in ("tensor", "array"):
+        if kind in ("tensor", "array", "scalar"):
             _, name, dtype, shape = packed
-            array = arrays[name]
-            if kind == "array":
-                return array.view(np.dtype(dtype)).reshape(shape)
-            return as_tensor(array, dtype).reshape(shape)
+            array = read(name)
+            if kind == "tensor":
+                return as_tensor(array, dtype).reshape(shape)
+            array = array.view(_dtype_of(dtype)).reshape(shape)
+            return array if kind == "array" else array[()]
         if kind == "bytes":
             return base64.b64decode(content)
         if kind in ("dict", "ordered"):
             made: dict[Any, Any] = {} if kind == "dict" else collections.OrderedDict()
             for key, one in content:
-                made[key] = _unpack(one, arrays)
+                made[key] = _unpack(one, read)
             return made
         if kind in ("list", "tuple"):
-            ones = [_unpack(one, arrays) for one in content]
+            ones = [_unpack(one, read) for one in content]
             return ones if kind == "list" else tuple(ones)
     except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, SyntaxError) as error:
         raise _errors.Corrupt(f"a state does not fit its tensors: {error}") from error
@@ -171,25 +198,33 @@ def _read_structure(structure: bytes) -> Any:
         raise _errors.Corrupt(f"a state is no JSON: {error}") from error
 
 
-#: The variables of the last save() with each session, by name of the state.
-_saved: weakref.WeakKeyDictionary[Session, dict[str, set[str]]] = weakref.WeakKeyDictionary()
+def _owner(name: str) -> str:
+    return f"by the state of varve.torch called {name}"
 
 
 def save(state: Mapping[str, Any], session: Session, step: int, *, name: str = "state", wait: bool = False) -> None:
     """Makes a checkpoint with a nested dict of tensors, arrays, numbers, text, lists and dicts: each tensor is a
     variable "name/path". Returns after the snapshot, or with ``wait`` when it is in the store; what else the session
-    protects is part of it. Tensors on the CPU are not copied beside the snapshot. Collective."""
+    protects is part of it. Tensors on the CPU are not copied beside the snapshot. Collective.
+
+    varve.InvalidArgument: something in it has no bytes of its own, or the session protects something else under the
+    name, or under one that begins with "name/". A session is to save under one name: if there are states of two names
+    in a checkpoint, a session loads neither; ``load(varve.Store(path)["train@7"], name=...)`` gives each.
+    """
     packer = _Packer(name)
     structure = json.dumps(packer.pack(state, name)).encode()
-    before = _saved.setdefault(session, {}).setdefault(name, set())
-    for old in before - set(packer.arrays):
-        session.unprotect(old)
-    for variable, array in packer.arrays.items():
-        if not array.flags.writeable:
-            array = array.copy()
-        session.protect(variable, array)
-    session.protect_callbacks(name, lambda: structure, _never)
-    _saved[session][name] = set(packer.arrays)
+    variables = session._variables
+    variables.claim(name, _owner(name))
+    try:
+        for variable, array in packer.arrays.items():
+            if not array.flags.writeable:
+                array = array.copy()
+            variables.protect_array(variable, _owner(name), array, _arrays.layout_of(variable, array))
+        native = variables.native
+        variables.protect(name, _owner(name), lambda: native.protect_callbacks(name, lambda: structure, _never))
+    except BaseException:
+        variables.forget_all(_owner(name))  # some of a state is of no use
+        raise
     session.checkpoint(step, wait=wait)
 
 
@@ -200,15 +235,18 @@ def _never(_saved_bytes: bytes) -> None:
 def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | None = None, rank: int = 0) -> Any:
     """The newest state that is whole.
 
-    Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too. What save() has on
-    its way is waited for; if that fails, it is a warning, and an older one is loaded. It is the same where a newer one
-    is damaged, makes no sense, or cannot be read now. Another number of processes gets what was the same on all of
-    them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state of ``rank``, without a session. Tensors are
-    on the CPU.
+    Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too, and may have
+    neither this name nor one that begins with "name/". What save() has on its way is waited for; if that fails, it is a
+    warning, and an older one is loaded. It is the same where a newer one is damaged, makes no sense, or cannot be read
+    now. Another number of processes gets what was the same on all of them. Collective. Of a set,
+    ``varve.Store(path)["train@7"]``: the state of ``rank``, without a session. Tensors are on the CPU.
     """
     if isinstance(source, Checkpoint):
-        return _load_of_set(source, name, rank)
-    _forget(source, name)
+        checkpoint = source
+        structure = _read_structure(checkpoint[name].rank(rank).tobytes())
+        return _unpack(structure, lambda variable: checkpoint[variable].rank(rank))
+    source._variables.claim(name, _owner(name))
+    source._variables.forget_all(_owner(name))
     try:
         source.wait()
     except _errors.Error as failure:
@@ -234,17 +272,10 @@ def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | No
     return None
 
 
-def _forget(session: Session, name: str) -> None:
-    saved = _saved.get(session, {})
-    if name in saved:
-        for variable in saved.pop(name):
-            session.unprotect(variable)
-        session.unprotect(name)
-
-
 def _load_step(session: Session, name: str, step: int) -> Any:
     arrays: dict[str, _arrays.Array] = {}
     structure: list[bytes] = []
+    variables, native, same = session._variables, session._native, _REDISTRIBUTE["same"]
     try:
         saved = session.saved_variables(step)
         saved_by = 1 + max((part.rank for variable in saved for part in variable.parts), default=0)
@@ -255,22 +286,23 @@ def _load_step(session: Session, name: str, step: int) -> Any:
             if not own and saved_by == session.size:
                 continue  # another rank's
             array = np.empty((own or variable.parts)[0].shape, variable.dtype)
-            session.protect(variable.name, array)
+            variables.protect_array(variable.name, _owner(name), array, _arrays.layout_of(variable.name, array))
             arrays[variable.name] = array
-            session.redistribute(variable.name, "same")
+            native.redistribute(variable.name, same)
         # The session may save what it has loaded before restart() returns.
-        session.protect_callbacks(name, lambda: structure[-1] if structure else b"", structure.append)
-        session.redistribute(name, "same")
+        variables.protect(
+            name,
+            _owner(name),
+            lambda: native.protect_callbacks(name, lambda: structure[-1] if structure else b"", structure.append),
+        )
+        native.redistribute(name, same)
         session.restart(exactly=step)
     finally:
-        for variable_name in arrays:
-            session.unprotect(variable_name)
-        with contextlib.suppress(_errors.NotFound):  # what failed came before
-            session.unprotect(name)
+        variables.forget_all(_owner(name))
     if not structure:
         raise _errors.NotFound(f"the checkpoint of step {step} has no state of this name: {name}")
     try:
-        return _unpack(_read_structure(structure[-1]), arrays)
+        return _state_of(_read_structure(structure[-1]), arrays)
     except _errors.Corrupt as error:
         if session.size == 1:
             raise
@@ -279,14 +311,18 @@ def _load_step(session: Session, name: str, step: int) -> Any:
         raise _errors.Error(f"{what} makes no sense: {error}") from error
 
 
-def _load_of_set(checkpoint: Checkpoint, name: str, rank: int) -> Any:
-    structure = _read_structure(checkpoint[name].rank(rank).tobytes())
-    wanted = [
-        variable
-        for variable in checkpoint.values()
-        if variable.name.startswith(name + "/") and any(part.rank == rank for part in variable.parts)
-    ]
-    return _unpack(structure, {variable.name: variable.rank(rank) for variable in wanted})
+def _state_of(structure: Any, arrays: Mapping[str, _arrays.Array]) -> Any:
+    used: set[str] = set()
+
+    def read(name: str) -> _arrays.Array:
+        used.add(name)
+        return arrays[name]
+
+    state = _unpack(structure, read)
+    if used != set(arrays):
+        left = ", ".join(sorted(set(arrays) - used))
+        warnings.warn(f"what is no part of the state was left out: {left}", _errors.VarveWarning, stacklevel=4)
+    return state
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,9 @@
     xarray.open_dataset(varve.Store("checkpoints")["run@7"], engine="varve", dims={"density": ("z", "y", "x")})
     xarray.open_dataset("checkpoints", engine="varve", set="run@7")
 
-What is computed with is read, and no more. A dimension has the name "VARIABLE_N" unless ``dims`` names it. What has an
-array of its own on each rank is left out, and named in the attribute ``left_out``.
+What is computed with is read, and no more. A dimension has the name "VARIABLE_N" unless ``dims`` names it, with "_"
+behind it if something else has that name. What has an array of its own on each rank is left out, and named in the
+attribute ``left_out``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,14 @@ class _LazyArray(BackendArray):  # type: ignore[misc]
         )
 
 
+def _unlike(taken: set[str], name: str) -> str:
+    """The name, or a longer one that nothing else has; it is taken then."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
 class VarveBackend(BackendEntrypoint):  # type: ignore[misc]
     """What ``engine="varve"`` is."""
 
@@ -52,6 +61,7 @@ class VarveBackend(BackendEntrypoint):  # type: ignore[misc]
         else:
             raise _errors.InvalidArgument("no set is named", 'say set="JOB@STEP"')
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
+        taken = {*checkpoint, *(dimension for given in (dims or {}).values() for dimension in given)}
         arrays, left_out = {}, []
         for name, variable in checkpoint.items():
             if name in dropped:
@@ -59,7 +69,7 @@ class VarveBackend(BackendEntrypoint):  # type: ignore[misc]
             if not variable.is_one_array:
                 left_out.append(name)
                 continue
-            names = (dims or {}).get(name) or [f"{name}_{at}" for at in range(variable.ndim)]
+            names = (dims or {}).get(name) or [_unlike(taken, f"{name}_{at}") for at in range(variable.ndim)]
             arrays[name] = xarray.Variable(tuple(names), indexing.LazilyIndexedArray(_LazyArray(variable)))
         return xarray.Dataset(arrays, attrs={"set": checkpoint.name, "left_out": left_out})
 
