@@ -202,6 +202,7 @@ TEST_F(Mounted, SealsByItselfWhatWasWrittenAfterAllOrIsGone) {
       auto file = mounted->create(set + "/c");
       (*file)->note_written(0, 100);
       (*file)->write_failed(100, /*in_memory=*/false);
+      (*file)->write_failed(100, /*in_memory=*/false);
       (*file)->note_written(is_written_again ? 100 : 200, 100);
       close_file(*mounted, set + "/c", *std::move(file), {ClosedBy::program});
       if (is_removed) {

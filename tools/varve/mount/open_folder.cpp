@@ -309,8 +309,9 @@ Errno SpoolFile::begin_write() {
 
 void SpoolFile::write_failed(uint64_t offset, bool in_memory) {
   if (in_memory) return folder_->note_lost(id_);
-  uint64_t nothing = kNothing;
-  if (!missing_from_.compare_exchange_strong(nothing, offset)) missing_from_ = kSeveral;
+  uint64_t missing = kNothing;
+  // Who tries again at the same place fails at that.
+  if (!missing_from_.compare_exchange_strong(missing, offset) && missing != offset) missing_from_ = kSeveral;
 }
 
 void SpoolFile::note_written(uint64_t offset, uint64_t bytes) {
