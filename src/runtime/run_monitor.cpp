@@ -120,10 +120,13 @@ void RunMonitor::Core::start(const std::shared_ptr<Core>& core, const RunFacts& 
 }
 
 void RunMonitor::Core::let_ask(std::function<RunSample()> sample) {
-  const MutexLock lock(mutex_);
   // Who has been asked until now is asked for a last time: what is told at the end is how it was then.
-  const Status asked = run_guarded([this]() VARVE_REQUIRES(mutex_) { ask(); });
+  const Status asked = run_guarded([this] {
+    const MutexLock lock(mutex_);
+    ask();
+  });
   asked.ignore("where there is no memory for it, it is not told");
+  const MutexLock lock(mutex_);
   sample_ = std::move(sample);
 }
 
