@@ -111,6 +111,7 @@ HttpReply FakeS3::exchange(const HttpRequest& request) {
     case S3Fault::refused:
     case S3Fault::lost_request: answer = serve(request, fault == S3Fault::stale_list); break;
   }
+  if (request.method == HttpMethod::head) answer.body.clear();  // as of all replies to it
   if (fault == S3Fault::torn_body) answer.body.resize(answer.body.size() / 2);
   if (fault == S3Fault::damaged_body && !answer.body.empty()) answer.body[answer.body.size() / 2] ^= std::byte{4};
   return delivered(std::move(answer), request);
@@ -196,7 +197,7 @@ std::optional<HttpReply> FakeS3::refuse_signature(const HttpRequest& request) co
   const std::string* const authorization = header_of(request, "authorization");
   if (date == nullptr || hash == nullptr || authorization == nullptr) return error(403, "AccessDenied");
   if (authorization->find("Credential=" + options_.credentials.access_key_id + "/") == std::string::npos)
-    return error(403, "InvalidAccessKeyId");
+    return options_.says_ended_as_400 ? error(400, "ExpiredToken") : error(403, "InvalidAccessKeyId");
   const int64_t seconds = seconds_of_amz_date(*date);
   if (std::abs(seconds - options_.calendar()) > kSkewSecondsMax) return error(403, "RequestTimeTooSkewed");
   HttpRequest again = request;

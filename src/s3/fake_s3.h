@@ -36,6 +36,7 @@ enum class S3Fault : uint8_t {
 struct FakeS3Options {
   std::string bucket = "bucket";
   S3Credentials credentials{"access", "secret", {}};
+  bool says_ended_as_400 = false;  ///< of other credentials: "400 ExpiredToken", as Amazon, not 403
   std::string region = "us-east-1";
   size_t page_entries = 1000;                                             ///< of a list
   std::function<int64_t()> calendar = [] { return calendar_seconds(); };  ///< the service's clock

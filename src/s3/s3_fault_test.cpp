@@ -310,30 +310,34 @@ TEST_F(S3FaultTest, AClientWhoseClockIsWrongTakesTheServicesTime) {
   }
 }
 
-TEST_F(S3FaultTest, CredentialsThatHaveEndedAreLookedForAgainNowAndThen) {
-  fake_.set_object("k", "x");
-  S3Credentials there{"old", "secret", {}};
-  int looks = 0;
-  S3Settings settings{"http://127.0.0.1:1", "us-east-1", true, {}, there};
-  settings.newer_credentials = [&] {
-    ++looks;
-    return std::optional(there);
-  };
-  S3ClientOptions options;
-  options.retries.clock = &service_.clock();
-  options.retries.calendar = [this] { return service_.now(); };
-  S3Client client(fake_, S3Place{"bucket", ""}, settings, options);
-  for (int i = 0; i < 3; ++i) {
-    const Status refused = client.read_all("k", 9).status();
-    EXPECT_EQ(refused.code(), StatusCode::permission_denied);
-    EXPECT_NE(refused.to_string().find("renew the credentials"), std::string::npos) << refused.to_string();
+TEST(S3Credentials, ThatHaveEndedAreLookedForAgainNowAndThen) {
+  for (const bool as_400 : {false, true}) {
+    SCOPED_TRACE(as_400);
+    FakeService service({.says_ended_as_400 = as_400});
+    service.fake().set_object("k", "x");
+    S3Credentials there{"old", "secret", {}};
+    int looks = 0;
+    S3Settings settings{"http://127.0.0.1:1", "us-east-1", true, {}, there};
+    settings.newer_credentials = [&] {
+      ++looks;
+      return std::optional(there);
+    };
+    S3ClientOptions options;
+    options.retries.clock = &service.clock();
+    options.retries.calendar = [&] { return service.now(); };
+    S3Client client(service.fake(), S3Place{"bucket", ""}, settings, options);
+    for (int i = 0; i < 3; ++i) {
+      const Status refused = client.read_all("k", 9).status();
+      EXPECT_EQ(refused.code(), StatusCode::permission_denied);
+      EXPECT_NE(refused.to_string().find("renew the credentials"), std::string::npos) << refused.to_string();
+    }
+    EXPECT_EQ(looks, 1);
+    there = {"access", "secret", {}};
+    service.clock().advance(60);
+    EXPECT_TRUE(client.head("k").ok()) << "though its reply has no code";
+    EXPECT_TRUE(client.read_all("k", 9).ok());
+    EXPECT_EQ(looks, 2);
   }
-  EXPECT_EQ(looks, 1);
-  there = {"access", "secret", {}};
-  service_.clock().advance(60);
-  EXPECT_TRUE(client.head("k").ok()) << "though its reply has no code";
-  EXPECT_TRUE(client.read_all("k", 9).ok());
-  EXPECT_EQ(looks, 2);
 }
 
 TEST_F(S3FaultTest, ARequestThatAStoppedProcessSendsLateIsSignedAnewUnlessItMustNotBe) {
