@@ -37,6 +37,16 @@ Status of_variable(const std::string& name, std::string message, Hint hint = {})
   return Status::invalid_argument(std::move(message), fmt::format("variable '{}'", name), std::move(hint));
 }
 
+/// share_cells() of many boxes, of which `search` finds those that matter.
+Result<CellShares> share_found(const CellBox& wanted, const std::vector<CellBox>& boxes, const BoxSearch& search) {
+  const std::vector<size_t> across = search.all_across(wanted);
+  std::vector<CellBox> found;
+  for (const size_t i : across) found.push_back(boxes[i]);
+  VARVE_ASSIGN(CellShares shares, share_cells(wanted, found));
+  for (CellShare& share : shares.shares) share.box = across[share.box];
+  return shares;
+}
+
 /// Which cells of the whole array a rank has; the variable says where it lies.
 CellBox global_box(const ImageVariable& variable) {
   CellBox box{variable.global_offset, variable.shape};
@@ -263,14 +273,11 @@ class ReshapedImage::Planner {
       }
       array_.search = std::make_unique<BoxSearch>(array_.boxes, wanted.cells.size());
     }
-    const std::vector<size_t> across = array_.search->all_across(wanted);
-    std::vector<CellBox> boxes;
-    for (const size_t i : across) boxes.push_back(array_.boxes[i]);
-    VARVE_ASSIGN(CellShares found, share_cells(wanted, boxes));
+    VARVE_ASSIGN(CellShares found, share_found(wanted, array_.boxes, *array_.search));
     for (CellShare& share : found.shares) {
-      const SavedArray::Part& part = array_.parts[across[share.box]];
+      const SavedArray::Part& part = array_.parts[share.box];
       image_.sources_.push_back(
-          {part.rank, std::move(share.cells), boxes[share.box], part.offset, wanted, ordinal, {}});
+          {part.rank, std::move(share.cells), array_.boxes[share.box], part.offset, wanted, ordinal, {}});
     }
     if (found.missing.empty()) return {};
     return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
@@ -526,11 +533,8 @@ Result<std::vector<Status>> ReshapedImage::unwanted(const RankBoxes& wanted, con
       if (ignored_.contains(saved.name)) continue;
       const auto is_other = [&](const CellBox& box) { return box.cells.size() != saved.shape.size(); };
       if (std::any_of(boxes->second.begin(), boxes->second.end(), is_other)) continue;  // who wants that is refused
-      const CellBox box = global_box(saved);
-      const BoxSearch& search = searches.try_emplace(saved.name, boxes->second, box.cells.size()).first->second;
-      std::vector<CellBox> across;
-      for (const size_t i : search.all_across(box)) across.push_back(boxes->second[i]);
-      VARVE_ASSIGN(const CellShares shares, share_cells(box, across));
+      const BoxSearch& search = searches.try_emplace(saved.name, boxes->second, saved.shape.size()).first->second;
+      VARVE_ASSIGN(const CellShares shares, share_found(global_box(saved), boxes->second, search));
       if (shares.missing.empty()) continue;
       told.insert(saved.name);
       found.push_back(of_variable(

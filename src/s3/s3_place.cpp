@@ -280,11 +280,18 @@ S3Environment process_environment() {
   };
 }
 
+namespace {
+Result<S3Credentials> find_credentials(const Sources& sources, const S3Options& options) {
+  VARVE_ASSIGN(const S3Credentials credentials, sources.credentials(!options.profile.empty()));
+  VARVE_TRY(check_credentials(credentials));
+  return credentials;
+}
+}  // namespace
+
 Result<S3Settings> find_s3_settings(const S3Place& place, const S3Options& options, const S3Environment& environment) {
   VARVE_ASSIGN(const Sources sources, Sources::read(options, environment));
   S3Settings settings;
-  VARVE_ASSIGN(settings.credentials, sources.credentials(!options.profile.empty()));
-  VARVE_TRY(check_credentials(settings.credentials));
+  VARVE_ASSIGN(settings.credentials, find_credentials(sources, options));
 
   settings.region =
       options.region.empty() ? sources.first_of({"AWS_REGION", "AWS_DEFAULT_REGION"}, "region") : options.region;
@@ -302,8 +309,8 @@ Result<S3Settings> find_s3_settings(const S3Place& place, const S3Options& optio
   settings.newer_credentials = [options, environment]() -> std::optional<S3Credentials> {
     const Result<Sources> newer = Sources::read(options, environment);
     if (!newer.ok()) return std::nullopt;
-    const Result<S3Credentials> found = newer->credentials(!options.profile.empty());
-    return found.ok() && check_credentials(*found).ok() ? std::optional(*found) : std::nullopt;
+    const Result<S3Credentials> found = find_credentials(*newer, options);
+    return found.ok() ? std::optional(*found) : std::nullopt;
   };
   return settings;
 }

@@ -233,7 +233,7 @@ void on_write(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, f
   if (written_bytes < wanted) file.write_failed(static_cast<uint64_t>(offset) + written_bytes, in_memory);
   if (written < 0) return reply(request, {static_cast<int>(-written)});
   // Of pages, the kernel takes any number of bytes for all.
-  if (in_memory && static_cast<size_t>(written) < wanted) return reply(request, {ENOSPC});
+  if (in_memory && written_bytes < wanted) return reply(request, {ENOSPC});
   fuse_reply_write(request, static_cast<size_t>(written));
 }
 

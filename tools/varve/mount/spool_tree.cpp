@@ -221,7 +221,7 @@ void SpoolTree::note_lost(uint32_t id) {
   if (node.linked) journal_.lose(node.spool_inode);
 }
 
-void SpoolTree::forget_lost(uint32_t id) {
+void SpoolTree::note_gone(uint32_t id) {
   if (names_.at(id).cut_short && names_.at(id).writers == 0) journal_.end(names_.at(id).spool_inode);
   if (!names_.at(id).lost) return;
   const auto& nodes = names_.nodes();
@@ -257,7 +257,7 @@ Errno SpoolTree::remove(uint32_t folder, const std::string& name, int flags) {
   if (child == children.end()) return {ENOENT};
   if (flags != AT_REMOVEDIR && names_.at(child->second).type == S_IFDIR) return {EISDIR};
   if (::unlinkat(folder_.get(), path.c_str(), flags) != 0) return {errno};
-  forget_lost(child->second);
+  note_gone(child->second);
   names_.unlink(child->second);
   return {};
 }
@@ -272,7 +272,7 @@ Errno SpoolTree::rename(uint32_t folder, const std::string& name, uint32_t new_f
   const std::map<std::string, uint32_t>& targets = names_.at(new_folder).children;
   const auto replaced = targets.find(new_name);
   if (::renameat2(folder_.get(), from.c_str(), folder_.get(), to.c_str(), flags) != 0) return {errno};
-  if (replaced != targets.end() && replaced->second != child->second) forget_lost(replaced->second);
+  if (replaced != targets.end() && replaced->second != child->second) note_gone(replaced->second);
   names_.move(child->second, new_folder, new_name);
   return {};
 }

@@ -104,7 +104,7 @@ class SpoolTree {
       : realm_(realm), folder_(std::move(folder)), journal_(std::move(journal)) {}
   MountResult<NodeView> found(uint32_t id);
   /// Its name is going, and with it what was lost of it, or was not written.
-  void forget_lost(uint32_t id);
+  void note_gone(uint32_t id);
 
   uint32_t realm_;
   UniqueFd folder_;
