@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 
 #include "codec/magnitude_kernels.h"
 #include "codec/numbers.h"
@@ -24,6 +25,12 @@ constexpr size_t kPlainChains = 2;
 /// The level of zstd that looks far away (zstd_codec.cpp). Of Meep's fields, the third leaves 4 % less than the second,
 /// and takes half as long again.
 constexpr int kFarZstdLevel = 2, kFarZstdLevelBest = 3;
+/// Where bytes have few values.
+constexpr int kThoroughZstdLevel = 19;
+/// That of text, as small as gzip -6 makes it.
+constexpr int kGzipLevel = 7;
+/// Its coder takes several times as long as zstd's: it is not tried where another chain takes so much less than zstd.
+constexpr double kSparesMatches = 1.1;
 
 CodecChain chain(std::vector<CodecChain::Stage> stages) {
   std::erase_if(stages, [](const CodecChain::Stage& each) { return each.codec == nullptr; });
@@ -52,6 +59,29 @@ bool has_both_signs(ByteSpan raw, const ElementType& type) {
   return seen[0] && seen[1];
 }
 
+/// Whether the bytes have few values, as flags, spins and the numbers of materials do: some of them tell. What a coder
+/// saves by matches is then less than what these take.
+bool has_few_values(ByteSpan raw) {
+  // Numbers in text have more.
+  constexpr size_t kPieces = 8, kPieceBytes = 512, kValuesMax = 9;
+  std::bitset<256> values;
+  for (size_t i = 0; i < kPieces; ++i) {
+    const size_t begin = (2 * i + 1) * raw.size() / (2 * kPieces);  // not where a header may be
+    for (const std::byte byte : raw.subspan(begin, std::min(kPieceBytes, raw.size() - begin)))
+      values.set(static_cast<size_t>(byte));
+  }
+  return values.count() <= kValuesMax;
+}
+/// For them.
+CodecChain chain_of_bits() { return filtered({stage(CodecNumber::bitshuffle)}); }
+bool is_of_bits(const CodecChain& chain) {
+  return !chain.stages().empty() && chain.stages().front().codec->number() == CodecNumber::bitshuffle;
+}
+/// The coder with the cheapest matches; with effort best, the one that looks for the best of them.
+CodecChain chain_of_matches(Effort effort) {
+  return effort == Effort::best ? filtered({}, kThoroughZstdLevel) : chain({stage(CodecNumber::gzip, kGzipLevel)});
+}
+
 /// Fields and particles of 2 to 8 bytes. Which wins depends on smoothness: measured in docs/codecs-results.md.
 std::vector<CodecChain> number_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto lorenzo = [](int level) { return stage(CodecNumber::lorenzo, level); };
@@ -60,6 +90,7 @@ std::vector<CodecChain> number_chains(ByteSpan raw, const ElementType& type, Eff
   const std::span<const CodecChain> usual = usual_chains(type);
   std::vector<CodecChain> chains(usual.begin(), usual.end());
   chains.insert(chains.end(), {filtered({shuffle}), filtered({})});
+  if (effort == Effort::balanced && has_few_values(raw)) chains.push_back(chain_of_bits());
   if (has_both_signs(raw, type)) chains.push_back(measured(stage(CodecNumber::signlast)));
   const bool floating = type.kind == ElementKind::floating;
   if (effort == Effort::best) {
@@ -99,6 +130,7 @@ std::vector<CodecChain> guess_chains(ByteSpan numbers, const NumberGuess& guess,
   if (guess.record == 1) return number_chains(numbers, guess.type, effort);
   const size_t record_bytes = guess.record * guess.type.bytes;
   std::vector<CodecChain> chains = {record_chain(record_bytes)};
+  if (has_few_values(numbers)) chains.push_back(chain_of_bits());
   if (effort == Effort::best) {
     const auto level = static_cast<int>(record_bytes);
     chains.push_back(filtered({stage(CodecNumber::delta, level), stage(CodecNumber::bitshuffle, level)}));
@@ -138,9 +170,10 @@ std::vector<CodecChain> fast_chains(ByteSpan raw, const ElementType& type) {
   return chains;
 }
 
-std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
+/// For bytes of which some come again at a distance: lines, columns of them, records.
+std::vector<CodecChain> chains_of_distances(ByteSpan raw, const ElementType& type, Effort effort, bool text) {
   const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
-  std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
+  std::vector<CodecChain> chains;
   if (type.bytes == 1 && looks_like_numbers_in_text(raw)) {
     chains.push_back(filtered({stage(CodecNumber::columns)}));
     // Lines of one length.
@@ -149,7 +182,7 @@ std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Eff
     return chains;
   }
   if (type.kind == ElementKind::text) return chains;
-  if (!seems_text(raw)) {
+  if (!text) {
     for (size_t bytes : {size_t{4}, size_t{8}}) chains.push_back(filtered({filter(CodecNumber::shuffle, bytes)}));
     chains.push_back(filtered({filter(CodecNumber::delta, 8)}, 3));
   }
@@ -162,6 +195,15 @@ std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Eff
     chains.push_back(record_chain(8));
     chains.push_back(record_chain(4));
   }
+  return chains;
+}
+
+std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
+  const bool text = type.kind == ElementKind::text || seems_text(raw), few = has_few_values(raw);
+  std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
+  if (few && !text) chains.push_back(chain_of_bits());
+  for (CodecChain& chain : chains_of_distances(raw, type, effort, text)) chains.push_back(std::move(chain));
+  if (few || (text && effort == Effort::balanced)) chains.push_back(chain_of_matches(effort));
   return chains;
 }
 
@@ -266,6 +308,8 @@ std::optional<size_t> Trial::bytes_of(const Candidate& candidate) const {
 }
 
 namespace {
+bool smaller_outcome(const Trial::Outcome& a, const Trial::Outcome& b) { return a.bytes < b.bytes; }
+
 /// Adds to a trial what chains make of a sample; `as`: of bytes that are taken for these numbers.
 class SampleTrial {
  public:
@@ -277,15 +321,22 @@ class SampleTrial {
     const size_t begin = trial_.outcomes.size();
     // What number_chains() begins with.
     const size_t looked_at = 1 + usual_chains(sample_.shape.type).size();
+    bool tells = false;
     for (CodecChain& chain : chains) {
       const size_t tried = trial_.outcomes.size() - begin;
-      if (effort_ == Effort::balanced && is_machine_number(sample_.shape.type) && tried == looked_at &&
-          exceeds(trial_.outcomes.back(), kDifferencesAdvantage, trial_.outcomes[begin])) {
-        break;
-      }
+      if (effort_ == Effort::balanced && is_machine_number(sample_.shape.type) && tried == looked_at)
+        tells = exceeds(trial_.outcomes.back(), kDifferencesAdvantage, trial_.outcomes[begin]);
+      if (tells && !is_of_bits(chain)) continue;
+      if (ends_in(chain, CodecNumber::gzip) && is_spared(begin)) continue;
       VARVE_TRY(add(std::move(chain)));
     }
     return {};
+  }
+  /// Whether some chain takes so much less than the first one.
+  bool is_spared(size_t begin) const {
+    const auto first = trial_.outcomes.begin() + static_cast<ptrdiff_t>(begin);
+    return first != trial_.outcomes.end() &&
+           exceeds(*first, kSparesMatches, *std::min_element(first, trial_.outcomes.end(), smaller_outcome));
   }
   static bool exceeds(const Trial::Outcome& larger, double times, const Trial::Outcome& smaller) {
     return static_cast<double>(larger.bytes) > times * static_cast<double>(smaller.bytes);
@@ -309,7 +360,6 @@ class SampleTrial {
   const std::optional<NumberGuess> as_;
 };
 
-bool smaller_outcome(const Trial::Outcome& a, const Trial::Outcome& b) { return a.bytes < b.bytes; }
 }  // namespace
 
 Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,
@@ -328,9 +378,12 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
   const std::string default_name = chains.front().name();
   // Bytes that may be numbers: first what does not depend on that.
   std::vector<CodecChain> later;
-  if (guess && effort == Effort::balanced && !is_machine_number(shape.type) && chains.size() > kPlainChains) {
-    later.assign(std::move_iterator(chains.begin() + kPlainChains), std::move_iterator(chains.end()));
-    chains.resize(kPlainChains);
+  const bool has_bits = chains.size() > kPlainChains && is_of_bits(chains[kPlainChains]);
+  const size_t plain_count = kPlainChains + (has_bits ? 1 : 0);
+  if (guess && effort == Effort::balanced && !is_machine_number(shape.type) && chains.size() > plain_count) {
+    later.assign(std::move_iterator(chains.begin() + static_cast<ptrdiff_t>(plain_count)),
+                 std::move_iterator(chains.end()));
+    chains.resize(plain_count);
   }
   VARVE_TRY(as_it_is.add_all(std::move(chains)));
   if (guess) {
@@ -376,7 +429,11 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
     }
     return chains;
   }
-  if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
+  if (shape.type.numeric() && shape.type.bytes == 1) {
+    std::vector<CodecChain> chains = {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
+    if (has_few_values(raw)) chains.insert(chains.end(), {chain_of_bits(), chain_of_matches(effort)});
+    return chains;
+  }
   return opaque_chains(raw, shape.type, effort);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "codec/found_numbers.h"
+#include "codec/learned.h"
 #include "codec/numbers.h"
 #include "codec/opened.h"
 #include "codec/repeats.h"
@@ -165,6 +166,41 @@ class AutomaticEncoder final : public Encoder {
     if (choice_ && (choice_->candidate.chain.stages().empty() || --choice_->sets_left == 0)) choice_.reset();
   }
 
+  void write_learned(ByteWriter& w) const override {
+    {
+      const MutexLock lock(mutex_);
+      w.u8(choice_ ? 1 : 0);
+      if (choice_) {
+        write_type(w, choice_->type);
+        write_candidate(w, choice_->candidate);
+        w.varint(choice_->packs_left);
+        w.varint(choice_->sets_left);
+      }
+    }
+    w.u8(has_regions_ ? 1 : 0);
+    found_.write_learned(w);
+    w.u8(of_opened_ != nullptr ? 1 : 0);
+    if (of_opened_ != nullptr) of_opened_->write_learned(w);
+  }
+  Status read_learned(ByteReader& reader) override {
+    VARVE_ASSIGN(const unsigned has_choice, read_at_most(reader, 1));
+    if (has_choice == 1) {
+      Choice choice;
+      VARVE_ASSIGN(choice.type, read_type(reader));
+      VARVE_ASSIGN(choice.candidate, read_candidate(reader));
+      VARVE_ASSIGN(choice.packs_left, read_at_most(reader, kPacksPerTrial));
+      VARVE_ASSIGN(choice.sets_left, read_at_most(reader, kSetsPerTrial));
+      if (choice.sets_left == 0) return Status::corrupt("a choice that has ended");
+      const MutexLock lock(mutex_);
+      choice_ = std::move(choice);
+    }
+    VARVE_ASSIGN(const unsigned has_regions, read_at_most(reader, 1));
+    has_regions_ = has_regions == 1;
+    VARVE_TRY(found_.read_learned(reader));
+    VARVE_ASSIGN(const unsigned opens, read_at_most(reader, 1));
+    return opens == 1 && of_opened_ != nullptr ? of_opened_->read_learned(reader) : Status();
+  }
+
  private:
   Result<EncodedBytes> encode_as_it_is(ByteSpan raw, const PackShape& shape) {
     if (raw.size() > kWidePackBytesMin && effort_ != Effort::fast) return encode_wide(raw, shape);
@@ -182,14 +218,17 @@ class AutomaticEncoder final : public Encoder {
     Opened opened = open_blosc(raw);
     if (opened.made_bytes < worth_bytes) opened = open_deflated(raw);
     const bool worth = opened.made_bytes >= worth_bytes;
-    openings_.note(worth);
-    if (!worth) return encode_as_it_is(raw, shape);
+    if (!worth) {
+      openings_.note(false);
+      return encode_as_it_is(raw, shape);
+    }
     VARVE_ASSIGN(EncodedBytes by_content, encode_contents(opened, raw.size()));
     // All that can be found in noise is that it comes again.
     const bool all_noise = raw.size() - opened.made_bytes < worth_bytes;
     VARVE_ASSIGN(EncodedBytes closed, all_noise ? encode_chain(far_chains(shape.type, effort_).front(), raw, shape)
                                                 : encode_as_it_is(raw, shape));
     const bool smaller = size_of(by_content) < size_of(closed) && comes_back(by_content, raw);
+    openings_.note(smaller);
     return smaller ? std::move(by_content) : std::move(closed);
   }
   /// What is made again from its content is made again here first: no other stage rests on so much.
@@ -305,7 +344,8 @@ class AutomaticEncoder final : public Encoder {
     // Fields differ from place to place, and a sample may mislead: what it prefers to the default has to be better on
     // the whole pack, too.
     for (const Candidate& usual : usual_candidates(trial, candidate, shape)) {
-      if (!is_of_sizes(candidate) && is_told_by_sample(trial, candidate, encoded, raw, usual)) continue;
+      const bool doubts = is_of_sizes(candidate) || ends_in(candidate.chain, CodecNumber::gzip);
+      if (!doubts && is_told_by_sample(trial, candidate, encoded, raw, usual)) continue;
       VARVE_ASSIGN(EncodedBytes usually, encode_if_worth(usual, raw, shape));
       if (cost(usual, usually) >= cost(candidate, encoded)) continue;
       encoded = std::move(usually);
@@ -357,10 +397,12 @@ class AutomaticEncoder final : public Encoder {
     if (shape.type.numeric() && !is_it({default_chain(shape.type)})) {
       for (const CodecChain& chain : usual_chains(shape.type)) usual.push_back({chain});
     }
-    if (is_of_sizes(candidate)) {
-      // Next to nothing was predicted: what takes them for bytes may find more on the whole.
-      const auto as_bytes = std::find_if(trial.outcomes.begin(), trial.outcomes.end(),
-                                         [](const Trial::Outcome& each) { return !each.candidate.as; });
+    if (is_of_sizes(candidate) || ends_in(candidate.chain, CodecNumber::gzip)) {
+      // Next to nothing was predicted: what takes them for bytes may find more on the whole, and what has a longer
+      // window than a sample.
+      const auto as_bytes = std::find_if(trial.outcomes.begin(), trial.outcomes.end(), [](const Trial::Outcome& each) {
+        return !each.candidate.as && !ends_in(each.candidate.chain, CodecNumber::gzip);
+      });
       usual.push_back(as_bytes->candidate);
     } else if (candidate.as && candidate.as->record == 1 && !is_it({default_chain(candidate.as->type), candidate.as})) {
       for (const CodecChain& chain : usual_chains(candidate.as->type)) usual.push_back({chain, candidate.as});
@@ -659,7 +701,7 @@ class AutomaticEncoder final : public Encoder {
   FoundNumbers found_;
   const std::shared_ptr<FoundNumbers> found_by_all_;
   std::unique_ptr<AutomaticEncoder> of_opened_;  ///< for what was compressed; null: it stays as it is
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);  ///< for numbers, which are of one type in a class
   bool first_trial_runs_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable first_trial_ended_;

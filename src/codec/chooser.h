@@ -34,6 +34,10 @@ class Encoder {
   virtual Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) = 0;
   /// What comes next is of a later set, which may be somewhat different.
   virtual void begin_set() {}
+  /// Writes down what packs have taught it, for one of the same policy and contents that has had none yet, and does not
+  /// trust it (learned.h). After a failure, that one is as if it had read nothing, or a part.
+  virtual void write_learned(ByteWriter&) const {}
+  virtual Status read_learned(ByteReader&) { return {}; }
 };
 /// What the packs of a class hold: variables, or what lies between them in files (and small variables).
 enum class PackContents : uint8_t { variables, skeletons };

@@ -312,7 +312,7 @@ TEST(Chooser, WhatWasFoundForOneSetServesTheNextButNotForEver) {
   KeptEncoders kept;
   const auto chain_in_next_set = [&](const Pack& pack) {
     kept.begin_set();
-    return *recipe_name(kept.of("class", fast, PackContents::variables)->encode(pack.raw, pack.shape)->recipe);
+    return *recipe_name(kept.of(fast, "class", PackContents::variables)->encode(pack.raw, pack.shape)->recipe);
   };
   const std::string of_waves = fast_chain_of(waves);
   ASSERT_NE(of_waves, fast_chain_of(repeating));
@@ -320,12 +320,96 @@ TEST(Chooser, WhatWasFoundForOneSetServesTheNextButNotForEver) {
   EXPECT_EQ(chain_in_next_set(repeating), fast_chain_of(repeating));
 
   // Another class, and one that the last sets did not have, are looked at anew.
-  EXPECT_NE(kept.of("other", fast, PackContents::variables), kept.of("class", fast, PackContents::variables));
-  const std::weak_ptr<Encoder> encoder = kept.of("class", fast, PackContents::variables);
+  EXPECT_NE(kept.of(fast, "other", PackContents::variables), kept.of(fast, "class", PackContents::variables));
+  const std::weak_ptr<Encoder> encoder = kept.of(fast, "class", PackContents::variables);
   for (int set = 0; set < 2; ++set) kept.begin_set();
   EXPECT_FALSE(encoder.expired());
   kept.begin_set();
   EXPECT_TRUE(encoder.expired());
+}
+
+TEST(Chooser, WhatOneProcessHasLearnedServesTheNextForAsManySets) {
+  const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  const Pack repeating = doubles_pack([](size_t i) { return 1 / static_cast<double>(1 + i % 40); });
+  const CodecPolicy fast = *CodecPolicy::parse("fast");
+  ByteVector learned;
+  // Each set is a process of its own.
+  const auto chain_in_next_set = [&](const Pack& pack) {
+    KeptEncoders kept;
+    if (!learned.empty()) {
+      EXPECT_TRUE(kept.learn(learned).ok());
+    }
+    kept.begin_set();
+    const auto encoder = kept.of(fast, "class", PackContents::variables);
+    const std::string chain = *recipe_name(encoder->encode(pack.raw, pack.shape)->recipe);
+    if (!kept.wide_pack_bytes(fast, "class")) kept.note_wide_pack_bytes(fast, "class", pack.raw.size());
+    learned = kept.learned();
+    return chain;
+  };
+  const std::string of_waves = fast_chain_of(waves);
+  for (int set = 0; set < 4; ++set) EXPECT_EQ(chain_in_next_set(set == 0 ? waves : repeating), of_waves) << set;
+  EXPECT_EQ(chain_in_next_set(repeating), fast_chain_of(repeating));
+
+  KeptEncoders other;
+  ASSERT_TRUE(other.learn(learned).ok());
+  other.begin_set();
+  EXPECT_EQ(other.wide_pack_bytes(*CodecPolicy::parse("best"), "class"), std::nullopt) << "another effort";
+  EXPECT_EQ(other.wide_pack_bytes(fast, "another"), std::nullopt);
+  EXPECT_EQ(other.wide_pack_bytes(fast, "class"), std::optional<uint64_t>(waves.raw.size()));
+}
+
+// What it says is not trusted: that it comes back from any is what encoder_stress_test.cpp sees to.
+TEST(Chooser, WhatWasLearnedIsReadInNoOtherForm) {
+  const CodecPolicy balanced = *CodecPolicy::parse("balanced");
+  KeptEncoders kept;
+  kept.begin_set();
+  const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  Pack bytes = waves;
+  bytes.shape = {{}, {{waves.raw.size(), {}, false}}};
+  for (const auto& [key, pack] : {std::pair("numbers", waves), {"bytes", bytes}})
+    ASSERT_TRUE(kept.of(balanced, key, PackContents::variables)->encode(pack.raw, pack.shape).ok());
+  const ByteVector learned = kept.learned();
+  EXPECT_TRUE(KeptEncoders().learn(learned).ok());
+  for (size_t bytes_left = 0; bytes_left < learned.size(); ++bytes_left)
+    EXPECT_FALSE(KeptEncoders().learn(ByteSpan(learned).first(bytes_left)).ok()) << bytes_left;
+  ByteVector longer = learned;
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(KeptEncoders().learn(longer).ok());
+}
+
+TEST(Chooser, BytesOfFewValuesTakeLessThanByMatchesAlone) {
+  // Domains of spins, as a lattice has: by gzip -6 and zstd -3 at least a bit each.
+  Random random(11);
+  constexpr size_t edge = 256;
+  std::vector<int> spins(edge * edge);
+  for (int& spin : spins) spin = random() % 2 == 0 ? 1 : -1;
+  for (int sweep = 0; sweep < 20; ++sweep) {
+    for (size_t i = 0; i < spins.size(); ++i) {
+      const size_t at = random() % spins.size();
+      const auto near = [&](size_t distance) { return spins[(at + distance) % spins.size()]; };
+      const int sum = near(1) + near(spins.size() - 1) + near(edge) + near(spins.size() - edge);
+      if (sum != 0 && random() % 16 != 0) spins[at] = sum > 0 ? 1 : -1;
+    }
+  }
+  const ElementType i32{ElementKind::signed_integer, ByteOrder::little, 4};
+  Pack numbers{.shape = {i32, {test::run_of(spins.size(), {edge, edge})}}, .raw = ByteVector(4 * spins.size())};
+  ByteVector bytes;
+  std::string text;
+  for (size_t i = 0; i < spins.size(); ++i) {
+    store_le(numbers.raw.data() + 4 * i, spins[i]);
+    bytes.push_back(static_cast<std::byte>(spins[i]));
+    text += std::to_string(spins[i]) + (i % edge == edge - 1 ? '\n' : ' ');
+  }
+  const auto unknown = [](ByteSpan raw) {
+    return Pack{.shape = {{}, {{raw.size(), {}, false}}}, .raw = ByteVector(raw.begin(), raw.end())};
+  };
+  for (const Pack& pack : {numbers, unknown(numbers.raw), unknown(bytes), unknown(as_bytes(text))}) {
+    const Pack plain = unknown(pack.raw);
+    EXPECT_LE(encoded_bytes("balanced", pack),
+              std::min(encoded_bytes("gzip:6", plain), encoded_bytes("zstd:3", plain)));
+    expect_round_trip(*make_encoder(*CodecPolicy::parse("balanced")), pack);
+    expect_round_trip(*make_encoder(*CodecPolicy::parse("best")), pack);
+  }
 }
 
 TEST(Chooser, WhatNothingMadeSmallerIsLookedAtAgainInTheNextSet) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codec/learned.h"
+
 namespace varve {
 
 namespace {
@@ -42,6 +44,39 @@ void FoundNumbers::choose(const NumberGuess& guess, const Candidate& candidate) 
   const MutexLock lock(mutex_);
   keep_newest(choices_, Choice{guess, candidate, kPacksPerChoice - 1, kSetsPerChoice},
               [&](const Choice& other) { return other.of == guess; });
+}
+
+void FoundNumbers::write_learned(ByteWriter& w) const {
+  const MutexLock lock(mutex_);
+  w.varint(guesses_.size());
+  for (const NumberGuess& guess : guesses_) write_guess(w, guess);
+  w.varint(choices_.size());
+  for (const Choice& choice : choices_) {
+    write_guess(w, choice.of);
+    write_candidate(w, choice.candidate);
+    w.varint(choice.packs_left);
+    w.varint(choice.sets_left);
+  }
+}
+
+Status FoundNumbers::read_learned(ByteReader& reader) {
+  VARVE_ASSIGN(const unsigned guesses, read_at_most(reader, kKindsKept));
+  for (unsigned i = 0; i < guesses; ++i) {
+    VARVE_ASSIGN(const NumberGuess guess, read_guess(reader));
+    add(guess);
+  }
+  VARVE_ASSIGN(const unsigned choices, read_at_most(reader, kKindsKept));
+  for (unsigned i = 0; i < choices; ++i) {
+    Choice choice;
+    VARVE_ASSIGN(choice.of, read_guess(reader));
+    VARVE_ASSIGN(choice.candidate, read_candidate(reader));
+    VARVE_ASSIGN(choice.packs_left, read_at_most(reader, kPacksPerChoice));
+    VARVE_ASSIGN(choice.sets_left, read_at_most(reader, kSetsPerChoice));
+    if (choice.sets_left == 0) return Status::corrupt("a choice that has ended");
+    const MutexLock lock(mutex_);
+    keep_newest(choices_, choice, [&](const Choice& other) { return other.of == choice.of; });
+  }
+  return {};
 }
 
 void FoundNumbers::begin_set() {

@@ -23,11 +23,15 @@ class FoundNumbers {
   /// What was chosen serves for some sets.
   void begin_set();
 
+  /// As Encoder's.
+  void write_learned(ByteWriter& w) const;
+  Status read_learned(ByteReader& reader);
+
  private:
   struct Choice {
     NumberGuess of;
     Candidate candidate;
-    unsigned packs_left, sets_left;
+    unsigned packs_left = 0, sets_left = 0;
   };
   mutable Mutex mutex_;
   std::vector<NumberGuess> guesses_ VARVE_GUARDED_BY(mutex_);

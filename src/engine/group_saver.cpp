@@ -258,7 +258,7 @@ class PackWriter {
     KeptEncoders* const kept = context_.options.encoders;
     const auto encoder = [&](const CodecPolicy& policy) -> std::shared_ptr<Encoder> {
       if (kept == nullptr) return make_encoder(policy, contents, found_);
-      return kept->of(policy.name() + ' ' + key, policy, contents);
+      return kept->of(policy, key, contents);
     };
     ClassEncoders& encoders = encoders_.emplace_back();
     CodecPolicy codec = context_.options.codec;

@@ -22,6 +22,7 @@
 #include "engine/restore_target.h"
 #include "engine/scheme.h"
 #include "store/commit.h"
+#include "store/learned.h"
 
 namespace varve {
 
@@ -159,6 +160,10 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
 }
 
 namespace {
+/// What fewer bytes of a set teach is found out again as fast.
+constexpr uint64_t kLearnedFromBytesMin = 1_MiB;
+
+/// With what the job's last save has learned.
 Result<SaveReport> save_new(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                             const SetName& name, const SaveOptions& options, LayoutService& layouts,
                             ProgressSink& progress, const PublishRecord& publish) {
@@ -171,7 +176,16 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
     sources.push_back(
         &folders.emplace_back(folder, std::move(group), layouts, options.variables.layouts, options.choice));
   }
-  return save_groups(store, sources, name, options, progress, publish);
+  if (options.encoders != nullptr || options.codec.kind != CodecPolicy::Kind::automatic)
+    return save_groups(store, sources, name, options, progress, publish);
+  KeptEncoders encoders;
+  if (const ByteVector learned = read_learned(store, name.job); !learned.empty())
+    encoders.learn(learned).ignore("what suits the job is found out anew");
+  SaveOptions with_encoders = options;
+  with_encoders.encoders = &encoders;
+  VARVE_ASSIGN(SaveReport report, save_groups(store, sources, name, with_encoders, progress, publish));
+  if (report.record.new_bytes >= kLearnedFromBytesMin) write_learned(store, name.job, encoders.learned());
+  return report;
 }
 
 uint64_t doubted_in(const std::vector<SourceFile>& files, const SaveOptions& options) {

@@ -67,7 +67,7 @@ struct SaveOptions {
   uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
   CodecPolicy codec;
   EffortPace* pace = nullptr;        ///< chooses how much of `codec` each pack gets; outlives the save. None: all of it
-  KeptEncoders* encoders = nullptr;  ///< of who saves again and again; outlives the save. None: new ones
+  KeptEncoders* encoders = nullptr;  ///< of who saves again and again; outlives the save. None: of this save alone
   ChunkerOptions chunker;
   uint64_t pack_bytes = 1_MiB;  ///< raw bytes of a pack
   TreeLimits tree;

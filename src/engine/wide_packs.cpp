@@ -101,6 +101,7 @@ class WidePackFinder {
       : repeats_(source, options),
         options_(options),
         pack_bytes_max_(pack_bytes_max),
+        class_keys_(group.class_keys),
         classes_(streams_by_class(group)) {}
 
   /// Each class by itself.
@@ -113,9 +114,8 @@ class WidePackFinder {
         continue;
       }
       if (class_bytes(streams) < 2 * options_.pack_bytes) continue;
-      const uint64_t window = options_.codec.effort == Effort::best ? kShortWindowBytes : kLongWindowBytes;
-      VARVE_ASSIGN(const Repeats repeats, repeats_.look_at(streams, window));
-      set_pack_bytes(streams, repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_));
+      VARVE_ASSIGN(const uint64_t wanted, pack_bytes_wanted(streams));
+      set_pack_bytes(streams, wanted);
     }
     return {};
   }
@@ -138,6 +138,21 @@ class WidePackFinder {
   }
 
  private:
+  /// As for one of the last sets, or else by what comes again.
+  Result<uint64_t> pack_bytes_wanted(const ClassStreams& streams) {
+    KeptEncoders* const kept = options_.encoders;
+    const std::string& key = class_keys_[streams.front()->class_id];
+    if (kept != nullptr) {
+      const std::optional<uint64_t> known = kept->wide_pack_bytes(options_.codec, key);
+      if (known && (*known == 0 || *known >= 2 * options_.pack_bytes)) return std::min(*known, pack_bytes_max_);
+    }
+    const uint64_t window = options_.codec.effort == Effort::best ? kShortWindowBytes : kLongWindowBytes;
+    VARVE_ASSIGN(const Repeats repeats, repeats_.look_at(streams, window));
+    const uint64_t wanted = repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_);
+    if (kept != nullptr) kept->note_wide_pack_bytes(options_.codec, key, wanted);
+    return wanted;
+  }
+
   Status lay_together(TypeStreams& type) {
     std::stable_sort(type.begin(), type.end(),
                      [](const ClassStreams& a, const ClassStreams& b) { return class_bytes(a) > class_bytes(b); });
@@ -174,6 +189,7 @@ class WidePackFinder {
   RepeatFinder repeats_;
   const SaveOptions& options_;
   const uint64_t pack_bytes_max_;
+  const std::vector<std::string>& class_keys_;
   const std::vector<ClassStreams> classes_;
 };
 }  // namespace

@@ -8,6 +8,8 @@
 #include "engine/effort_pace.h"
 #include "engine/inspect.h"
 #include "sets/saving.h"
+#include "store/arena_reader.h"
+#include "store/learned.h"
 
 namespace varve {
 namespace {
@@ -118,6 +120,48 @@ TEST_F(WidePacks, HoldDeflatedStreamsThatUsualPacksWouldCut) {
     ASSERT_TRUE(save_folder(*store, deflated.path(), options(codec, 1), test::layout_service()).ok());
     EXPECT_LT(store_statistics(*store).value().packed_bytes, file.size() * 3 / 5) << codec;
     EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(deflated.path())));
+    EXPECT_TRUE(test::is_whole(*store));
+  }
+}
+
+// With them, what trials have chosen: all is in one file.
+TEST_F(WidePacks, AreLookedForOnceInFourSavesOfAJob) {
+  ASSERT_TRUE(save(options("balanced", 1)).ok());
+  const std::string path = join_path(store->path(), "runs/run.learned");
+  const ByteVector first = read_file(fs, path, 1_MiB).value();
+  EXPECT_FALSE(read_learned(*store, "run").empty());
+  EXPECT_TRUE(read_learned(*store, "other").empty());
+
+  // What follows nothing is like what comes again, and chunks are not found.
+  const auto save_anew = [&](uint64_t step, uint64_t seed) {
+    for (uint64_t file = 0; file < 2; ++file)
+      test::write_file(folder / ("field" + std::to_string(file)), test::random_bytes(6_MiB, seed + file));
+    EXPECT_TRUE(save(options("balanced", step)).ok());
+    EXPECT_TRUE(test::restores_as(*store, {"run", step}, test::snapshot_of(folder.path())));
+    uint64_t largest = 0;
+    for (const ArenaId& arena : store->list_arenas().value()) {
+      for (const FrameEntry& pack : store->arena(arena).value()->index().packs)
+        largest = std::max(largest, pack.raw_bytes);
+    }
+    return largest;
+  };
+  EXPECT_GT(save_anew(2, 100), 4_MiB);
+  EXPECT_NE(read_file(fs, path, 1_MiB).value(), first);
+
+  // Without it, or with one that is damaged, it is found out anew.
+  for (const bool damaged : {true, false}) {
+    SCOPED_TRACE(damaged);
+    store = test::make_store(fs, damaged ? "/damaged" : "/without");
+    ASSERT_TRUE(save(options("balanced", 1)).ok());
+    const std::string other = join_path(store->path(), "runs/run.learned");
+    if (damaged) {
+      test::rewrite(fs, other, [](ByteVector& bytes) { bytes[bytes.size() / 2] ^= std::byte{1}; });
+    } else {
+      ASSERT_TRUE(fs.remove(other).ok());
+    }
+    EXPECT_TRUE(read_learned(*store, "run").empty());
+    EXPECT_LT(save_anew(2, damaged ? 200 : 300), 2_MiB);
+    EXPECT_FALSE(read_learned(*store, "run").empty());
     EXPECT_TRUE(test::is_whole(*store));
   }
 }

@@ -701,7 +701,7 @@ class Pruner {
   Status remove_old_drafts() {
     if (backend_.records().late_commit_seconds() > 0) return {};
     std::vector<std::string> drafts;
-    for (const std::string& folder : {store_.path(), join_path(store_.path(), "runs")}) {
+    for (const std::string& folder : {store_.path(), store_.runs_path()}) {
       const Result<std::vector<DirectoryEntry>> entries = backend_.list(folder);
       if (entries.status().code() == StatusCode::not_found) continue;
       VARVE_TRY(entries.status());

@@ -90,6 +90,7 @@ class Store {
   std::string sets_path() const { return join_path(path_, "sets"); }
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
+  std::string runs_path() const { return join_path(path_, "runs"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }
   /// In a store over several places: that of the place of this number, as SpreadBackend names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }

@@ -67,7 +67,7 @@ DamagedStore::DamagedStore(size_t field_bytes) {
   list_files(fs_, "/store", paths);
   for (const std::string& path : paths) {
     originals_[path] = read_file(fs_, path, 64_MiB).value();
-    (path.ends_with(".run") ? disposable_ : vital_).push_back(path);
+    (path.ends_with(".run") || path.ends_with(".learned") ? disposable_ : vital_).push_back(path);
   }
 }
 
