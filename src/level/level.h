@@ -109,8 +109,10 @@ struct LevelWorld {
   std::string shared_memory{};
   bool has_node_level = false;  ///< each node has a store of its own, which is the nearest then
   LevelWork work{};
-  UniqueId run{};                   ///< once it is agreed on
-  uint64_t first_number = 1;        ///< that its sets have; levels ask when they start
+  UniqueId run{};             ///< once it is agreed on
+  uint64_t first_number = 1;  ///< that its sets have
+  /// Sets of earlier runs that no level showed when it began have numbers from the one on, and below the other.
+  uint64_t unseen_from = 1, unseen_to = UINT64_MAX;
   RankSeat seat{};                  ///< when the ranks have found out who is where
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
   /// Asked, on any thread, before a level behind the nearest store is changed. None: nobody else may be at work.

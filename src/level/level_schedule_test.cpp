@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
+
+#include "level/restart_candidates.h"
 
 namespace varve {
 namespace {
@@ -52,6 +55,32 @@ TEST(LevelSchedule, NumbersWhatStaysInMemoryAsTheNextSet) {
   EXPECT_EQ(schedule.next(false, false).number, 9u);
   schedule.go_on_behind(20);
   EXPECT_EQ(schedule.next(false, false).number, 20u);
+}
+
+TEST(NumbersOfRuns, AreBehindAllThatEarlierRunsHaveGivenOutWhereverTheseWere) {
+  const std::vector<LevelSpec> levels = parse_levels("memory; local:/n; /x every=4; /y every=10").value();
+  constexpr double begin = 1'800'000'000.25;
+  // A run that made a million sets in a day, and one that has seen of them, or of its own node's, the fifth alone.
+  const uint64_t first = number_by_time(1, levels, begin);
+  EXPECT_GT(number_by_time(6, levels, begin + 86'400), first + 1'000'000);
+  EXPECT_GT(number_by_time(first + 5, levels, begin + 86'400), first + 1'000'000);
+  // Turns go on.
+  for (const uint64_t next : {uint64_t{1}, uint64_t{7}, uint64_t{20}, first + 13}) {
+    for (const double later : {0.0, 1.0, 1234.5}) {
+      const uint64_t number = number_by_time(next, levels, begin + later);
+      EXPECT_GE(number, next);
+      EXPECT_EQ(number % 20, next % 20);
+    }
+  }
+  const uint64_t of_rare_turns = number_by_time(1, parse_levels("/x; /y every=1000000007").value(), begin);
+  EXPECT_GT(of_rare_turns + 20, first);
+}
+
+TEST(NumbersOfRuns, AreNeverBelowWhatIsThereWhateverTheCalendarSays) {
+  const std::vector<LevelSpec> levels = parse_levels("/x; /y every=3").value();
+  const uint64_t next = number_by_time(1, levels, 4'000'000'000);
+  for (const double wrong : {-5.0, 0.0, 1.0, 1'800'000'000.0, 1e12, 1e300, std::nan("")})
+    EXPECT_EQ(number_by_time(next, levels, wrong), next) << wrong;
 }
 
 TEST(LevelSchedule, SendsTheLastCheckpointEverywhere) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "comm/agreement.h"
 #include "level/left_parts.h"
 #include "store/catalog.h"
 
@@ -27,7 +29,7 @@ Levels::~Levels() {
 
 Status Levels::look() {
   for (const auto& level : all_) VARVE_TRY(level->look());
-  return {};
+  return agree(world_.ranks, check_are_different());
 }
 
 Status Levels::prepare_on_nodes() {
@@ -38,6 +40,19 @@ Status Levels::prepare_on_nodes() {
 Status Levels::open() {
   for (const auto& level : all_) VARVE_TRY(level->open());
   tell_what_was_made();
+  return {};
+}
+
+Status Levels::check_are_different() const {
+  std::map<std::string, const StoreLevel*> levels;
+  for (const StoreLevel* const level : stores_) {
+    const StoreAccess& access = level->access();
+    if (access.is_away()) continue;
+    const auto [same, is_new] = levels.emplace(LevelStore::known_path(level->spec(), access.own_path()), level);
+    if (is_new) continue;
+    return Status::invalid_argument(fmt::format("{} and {} are the same folder", same->second->name(), level->name()),
+                                    same->first, "name each store once among the levels");
+  }
   return {};
 }
 

@@ -41,6 +41,8 @@ class Levels {
   /// Warns of stores that were made, since there were none, though another level has sets: perhaps the file system that
   /// they are on is not mounted. Not of a node's own, as nodes are new or lose theirs.
   void tell_what_was_made();
+  /// invalid_argument: two levels are one folder, so that each would do with its sets what the other does not know.
+  Status check_are_different() const;
 
   // Its sets. Any thread, but for note_found()
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "comm/gather.h"
 #include "core/bytes.h"
 #include "core/guarded.h"
+#include "core/sync.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
 #include "store/commit.h"
@@ -188,7 +190,32 @@ Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, c
 
 // What the levels of a run have
 
-Result<uint64_t> learn_earlier_sets(const Levels& levels) {
+namespace {
+/// More than any run makes.
+constexpr uint64_t kNumbersPerSecond = 65'536;
+/// Turns that come back later than in a second's numbers are not kept.
+constexpr uint64_t kTurnsMax = kNumbersPerSecond;
+
+uint64_t turns_of(const std::vector<LevelSpec>& levels) {
+  uint64_t turns = 1;
+  for (const LevelSpec& level : levels) {
+    if (level.every > kTurnsMax) return 1;
+    turns = std::lcm(turns, level.every);
+    if (turns > kTurnsMax) return 1;
+  }
+  return turns;
+}
+}  // namespace
+
+uint64_t number_by_time(uint64_t next, const std::vector<LevelSpec>& levels, double seconds_since_1970) {
+  constexpr double possible = 1e11;  // a calendar that says another thousand years tells nothing
+  if (!(seconds_since_1970 > 0 && seconds_since_1970 < possible)) return next;
+  const uint64_t turns = turns_of(levels);
+  const auto by_time = static_cast<uint64_t>(seconds_since_1970 * static_cast<double>(kNumbersPerSecond));
+  return std::max(next, by_time - by_time % turns + next % turns);
+}
+
+Status learn_earlier_sets(const Levels& levels) {
   LevelWorld& world = levels.world();
   // What number comes next, and of each store whether somebody could not ask it.
   std::vector<uint64_t> told = {1};
@@ -215,8 +242,14 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
   for (size_t i = 1; i < levels.stores().size(); ++i) {
     if (told[i + 1] != 0) levels.stores()[i]->note_unasked();
   }
-  VARVE_TRY(learn_complete_sets(levels));
-  return told[0];
+  std::vector<LevelSpec> specs;
+  for (const auto& level : levels.all()) specs.push_back(level->spec());
+  std::vector<uint64_t> first = {world.ranks.rank() == 0 ? number_by_time(told[0], specs, calendar_time()) : 0};
+  VARVE_TRY(world.ranks.all_max(first));
+  world.first_number = first[0];
+  world.unseen_from = told[0];
+  world.unseen_to = first[0] > told[0] ? first[0] : UINT64_MAX;
+  return learn_complete_sets(levels);
 }
 
 Result<uint64_t> number_behind_snapshots(const Levels& levels) {
@@ -328,22 +361,26 @@ Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& w
                                      const std::vector<RestartCandidate>& sets) {
   // For each set, and for all stores.
   std::vector<uint64_t> there(sets.size() + 1, 1);
-  uint64_t oldest_number = UINT64_MAX;
+  uint64_t oldest = UINT64_MAX, first = UINT64_MAX;  // numbers: of what is there, and of what these runs have made
   if (own.speaks()) {
     for (size_t i = 0; i < sets.size(); ++i) {
       const Result<SetRecord> record = Catalog(*own.opened()).read({world.job, sets[i].step});
       there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
-      if (record.ok()) oldest_number = std::min(oldest_number, record->number);
+      if (record.ok()) oldest = std::min(oldest, record->number);
       const auto began_with = [&](const UniqueId& run) {
-        return std::find(own.beginnings().begin(), own.beginnings().end(), run) != own.beginnings().end();
+        const auto begun = std::find_if(own.beginnings().begin(), own.beginnings().end(),
+                                        [&](const JobBeginning& one) { return one.run == run; });
+        if (begun == own.beginnings().end()) return false;
+        first = std::min(first, begun->first_number);
+        return true;
       };
       if (!began_with(sets[i].made_by) || (record.ok() && !began_with(record->run))) there.back() = 0;
     }
   }
-  there.push_back(oldest_number);
+  there.insert(there.end(), {oldest, first});
   VARVE_TRY(world.ranks.all_min(there));
-  const auto all_stores = there.end() - 2;
-  return there.back() == 1 && *all_stores == 1 && std::count(there.begin(), all_stores, 1) == 0;
+  const auto all_stores = there.end() - 3;
+  return there[there.size() - 2] == there.back() && *all_stores == 1 && std::count(there.begin(), all_stores, 1) == 0;
 }
 }  // namespace
 

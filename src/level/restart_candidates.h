@@ -40,9 +40,16 @@ std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& 
 Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
                                                           std::vector<StoreSteps> stores);
 
-/// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next,
-/// as far as the levels can be asked (StoreLevel::note_unasked()). Collective.
-Result<uint64_t> learn_earlier_sets(const Levels& levels);
+/// The number of a run's first set: `next` behind all that its levels show, or a far higher one, by the calendar. Then
+/// it is also behind what earlier runs gave out that no level shows: on nodes that are not this run's, or in a level
+/// that is away; unless a calendar was wrong by as long as the runs began one after the other. Of `next` and the
+/// number, the rests by each level's `every` are the same, so that turns go on.
+uint64_t number_by_time(uint64_t next, const std::vector<LevelSpec>& levels, double seconds_since_1970);
+
+/// What earlier runs have left: which sets all nodes have (noted in the world's sets), and with which number this one
+/// begins, as far as the levels can be asked (StoreLevel::note_unasked()): LevelWorld::first_number, unseen_from,
+/// unseen_to. Collective.
+Status learn_earlier_sets(const Levels& levels);
 
 /// The number of a set that is newer than all that dead runs have left in memory. Collective.
 Result<uint64_t> number_behind_snapshots(const Levels& levels);

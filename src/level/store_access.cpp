@@ -169,7 +169,7 @@ Status StoreAccess::prepare_on_node() {
 Status StoreAccess::note_beginning(bool anew) {
   if (!spec_.is_of_node() || !speaks()) return {};
   if (!anew) beginnings_.clear();
-  beginnings_.push_back(world_.run);
+  beginnings_.push_back({world_.run, world_.first_number});
   return write_beginnings(store_->store(), world_.job, beginnings_);
 }
 

@@ -12,6 +12,7 @@
 #include "level/level.h"
 #include "level/level_spec.h"
 #include "service/location.h"
+#include "store/job_lease.h"
 #include "store/store.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
@@ -106,11 +107,11 @@ class StoreAccess {
   const Status& why_away() const { return why_away_; }
   /// On the rank that speaks for it: there was no store, and this has made one. Told once.
   bool take_made() { return std::exchange(was_made_, false); }
-  /// Of a node's own, where this rank speaks for it: the runs with which the job had begun, or begun anew, on this node
-  /// before prepare_on_node() (note_beginning()).
-  const std::vector<UniqueId>& beginnings() const { return beginnings_; }
-  /// Of a node's own: durably notes there that the job begins on this node with the run, before any node saves for it;
-  /// `anew`: beside the earlier ones, of which there may be parts of sets.
+  /// Of a node's own, where this rank speaks for it: how the job had begun, or begun anew, on this node before
+  /// prepare_on_node() (note_beginning()).
+  const std::vector<JobBeginning>& beginnings() const { return beginnings_; }
+  /// Of a node's own: durably notes there that the job begins on this node with the run, and with the world's first
+  /// number, before any node saves for it; `anew`: beside the earlier ones, of which there may be parts of sets.
   Status note_beginning(bool anew);
   /// Of the nearest, if all ranks share it: it had no chunks when it was opened. The same on all ranks.
   bool was_empty() const { return was_empty_; }
@@ -138,7 +139,7 @@ class StoreAccess {
   bool away_;
   Status why_away_;
   bool was_made_ = false;
-  std::vector<UniqueId> beginnings_;
+  std::vector<JobBeginning> beginnings_;
   bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;
   std::atomic<const Store*> opened_{nullptr};

@@ -462,15 +462,15 @@ void StoreLevel::note_replaced(uint64_t step) {
 
 Status StoreLevel::ask(const Store& store) {
   VARVE_ASSIGN(const uint64_t next, first_number_of_run(store, world_.job));
-  if (next > world_.first_number) {
+  if (next > world_.unseen_from) {
     VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(world_.job));
     for (const uint64_t step : steps) {
       const Result<SetRecord> record = Catalog(store).read({world_.job, step});
       const StatusCode code = record.status().code();
       if (code == StatusCode::not_found || code == StatusCode::corrupt) continue;
       VARVE_TRY(record.status());
-      const bool is_own = record->number < world_.first_number || record->run == world_.run;
-      if (!is_own) note_found(*this, step, Found::left_behind);
+      const bool is_unseen = record->number >= world_.unseen_from && record->number < world_.unseen_to;
+      if (is_unseen && record->run != world_.run) note_found(*this, step, Found::left_behind);
     }
   }
   next_number_ = next;

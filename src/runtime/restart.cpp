@@ -15,6 +15,7 @@
 #include "core/nearest.h"
 #include "level/left_parts.h"
 #include "level/reshaped_image.h"
+#include "redundancy/node_redundancy.h"
 
 namespace varve {
 
@@ -516,6 +517,32 @@ Status warn_of_unprotected(LevelWorld& world, const VariableTable& variables, co
 }
 }  // namespace
 
+namespace {
+/// What nobody could load may be rebuilt, if the nodes have redundancy of the job that no level of this run makes use
+/// of: to start anew would lose it. Else `failed`. Collective.
+Status name_unused_redundancy(const Levels& levels, const Status& failed) {
+  LevelWorld& world = levels.world();
+  const bool is_used = std::any_of(levels.all().begin(), levels.all().end(),
+                                   [](const auto& level) { return level->spec().is_redundancy(); });
+  if (!world.has_node_level || is_used) return failed;
+  const std::string path = levels.nearest().access().own_path();
+  const auto has_some = [&] {
+    const Result<std::vector<SetName>> sets = run_guarded([&] {
+      return list_redundancy({&world.files, path, world.node}, world.job);
+    });
+    return sets.ok() && !sets->empty();
+  };
+  std::array<uint64_t, 1> found = {world.speaks_for_node() && has_some() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world.ranks.all_max(found));
+  if (found[0] == 0) return failed;
+  return Status::corrupt(
+      fmt::format("{}; what is lost may be rebuilt: nodes have redundancy of the job, and this run has no such level",
+                  failed.message()),
+      std::string(failed.subject()),
+      "name it behind local among the levels, as the run before did (partner, xor:N, rs:K+M)");
+}
+}  // namespace
+
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
@@ -546,6 +573,10 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
           Status::not_found("the first checkpoint never was on all nodes: the run begins anew", world.job));
       return restart;
     }
+  }
+  if (decision.status().code() == StatusCode::corrupt) {
+    const Status failed = name_unused_redundancy(levels, decision.status());
+    decision = failed;
   }
   if (!decision.ok() && selection.choice.exactly)
     return of_step_alone(decision.status(), *selection.choice.exactly, candidates, world.job);

@@ -14,9 +14,32 @@ Status RunLease::take_shared() {
     // One that has gone away this very moment is no place for it; open() says what that means.
     const Status opened = world_.ranks.rank() == 0 ? level->access().store().status() : Status();
     if (!agree(world_.ranks, opened).ok()) continue;
-    return take(*level);
+    if (level_ == nullptr) {
+      VARVE_TRY(take(*level));
+    } else {
+      VARVE_TRY(agree(world_.ranks, world_.ranks.rank() == 0 ? check_untaken(*level->access().opened()) : Status()));
+    }
   }
   return {};
+}
+
+/// Another run, whose levels are others than this one's, may hold the job's lease where this one does not. It is taken
+/// for a moment, and as by another run: what is known of the own one rests on the lease that stays.
+Status RunLease::check_untaken(const Store& store) const {
+  JobLease::Terms terms = this->terms();
+  VARVE_ASSIGN(terms.run, UniqueId::random());
+  const Status taken = JobLease::acquire(store, std::move(terms), world_.clock).status();
+  return taken.code() == StatusCode::busy ? taken : Status();
+}
+
+JobLease::Terms RunLease::terms() const {
+  JobLease::Terms terms;
+  terms.job = settings_.job;
+  terms.run = run_;
+  terms.take_over = settings_.take_over;
+  terms.ended = world_.left_runs.ended;
+  terms.notice = notice_;
+  return terms;
 }
 
 Status RunLease::take_on_nodes() {
@@ -28,14 +51,7 @@ Status RunLease::take(StoreLevel& level) {
   run_ = world_.run;
   Status taken;
   if (level.access().speaks()) {
-    JobLease::Terms terms;
-    terms.job = settings_.job;
-    terms.run = run_;
-    terms.take_over = settings_.take_over;
-    terms.ended = world_.left_runs.ended;
-    terms.notice = notice_;
-    Result<std::unique_ptr<JobLease>> lease =
-        JobLease::acquire(*level.access().opened(), std::move(terms), world_.clock);
+    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.access().opened(), terms(), world_.clock);
     taken = lease.status();
     if (lease.ok()) lease_ = std::move(*lease);
   }

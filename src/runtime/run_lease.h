@@ -11,7 +11,8 @@ namespace varve {
 
 /// A run's lease of its job (JobLease), so that one run at a time goes on from the job's sets and saves new ones: in
 /// the nearest store that all ranks share, or, if there is none, in each node's own. The rank that speaks for that
-/// level holds it. The program's thread only, but for what guard() returns.
+/// level holds it; the other stores that all share must have none when the run begins. The program's thread only, but
+/// for what guard() returns.
 class RunLease {
  public:
   /// `notice` gets warnings that a user would easily miss. All of these outlive it.
@@ -36,6 +37,9 @@ class RunLease {
 
  private:
   Status take(StoreLevel& level);
+  /// busy: another run holds it in this store.
+  Status check_untaken(const Store& store) const;
+  JobLease::Terms terms() const;
 
   const Settings& settings_;
   LevelWorld& world_;

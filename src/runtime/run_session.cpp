@@ -116,10 +116,9 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_TRY(lease_.take_on_nodes());
   VARVE_TRY(agree(*ranks_, await_drain()));
   VARVE_TRY(levels_.open());
-  VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
-  sets_.go_on_from(next_number);
+  VARVE_TRY(learn_earlier_sets(levels_));
+  sets_.go_on_from(world_.first_number);
   sets_.await_numbers();
-  world_.first_number = next_number;
   VARVE_ASSIGN(number_behind_memory_, number_behind_snapshots(levels_));
 
   FileSystem* const named = environment.sources.files;
@@ -347,11 +346,7 @@ Status RunSession::turn_back(const std::optional<CheckpointId>& kept) {
 /// What of what this session has made as `made_as`, and as other runs before, it goes on behind, with which number; all
 /// else it leaves.
 void RunSession::note_course(const UniqueId& made_as, const RunRestart& restart) {
-  if (restart.begins_anew) {
-    sets_.go_on_from(1);
-  } else {
-    sets_.go_on_behind(restart.next_number);
-  }
+  if (!restart.begins_anew) sets_.go_on_behind(restart.next_number);
   world_.first_number = sets_.next_number();
   copies_.reset();
   if (restart.in_memory_alone) {

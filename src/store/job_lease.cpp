@@ -8,6 +8,7 @@
 #include <chrono>
 #include <ctime>
 #include <set>
+#include <span>
 
 #include "core/patience.h"
 #include "core/process.h"
@@ -24,9 +25,8 @@ constexpr double kLookSeconds = 0.5;
 /// Runs that are faster than this one, one after the other.
 constexpr int kTriesMax = 100;
 
-std::string runs_path(const Store& store) { return join_path(store.path(), "runs"); }
 std::string lease_path(const Store& store, const std::string& job) {
-  return join_path(runs_path(store), job + ".lease");
+  return join_path(store.runs_path(), job + ".lease");
 }
 
 ByteVector text_of(const LeaseHolder& holder) {
@@ -147,7 +147,7 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   VARVE_ASSIGN(own.process, ProcessIdentity::own());
   own.started_s = calendar_seconds();
   lease->text_ = text_of(own);
-  VARVE_TRY(make_folder_durably(store.backend(), runs_path(store)));
+  VARVE_TRY(make_folder_durably(store.backend(), store.runs_path()));
   VARVE_TRY(lease->take());
   lease->held_ = true;
   {
@@ -317,42 +317,58 @@ Status JobLease::release() {
 
 namespace {
 constexpr std::string_view kBegunFirstLine = "varve begun 1\n";
-constexpr std::string_view kBegunLine = "run ";
+constexpr std::string_view kBegunLine = "run ", kBegunFirst = " first ";
 
 std::string begun_path(const Store& store, const std::string& job) {
-  return join_path(runs_path(store), job + ".begun");
+  return join_path(store.runs_path(), job + ".begun");
 }
 
-std::string text_of(const std::vector<UniqueId>& runs) {
+std::string text_of(std::span<const JobBeginning> beginnings) {
   std::string text(kBegunFirstLine);
-  for (const UniqueId& run : runs) text += fmt::format("{}{}\n", kBegunLine, run.hex());
+  for (const JobBeginning& one : beginnings)
+    text += fmt::format("{}{}{}{}\n", kBegunLine, one.run.hex(), kBegunFirst, one.first_number);
   return text;
+}
+
+std::optional<JobBeginning> parse_beginning(std::string_view line) {
+  if (!line.starts_with(kBegunLine)) return std::nullopt;
+  line.remove_prefix(kBegunLine.size());
+  JobBeginning beginning;
+  const size_t first = line.find(kBegunFirst);  // earlier versions do not say it
+  const Result<UniqueId> run = UniqueId::parse(line.substr(0, first));
+  if (!run.ok()) return std::nullopt;
+  beginning.run = *run;
+  if (first == std::string_view::npos) return beginning;
+  const std::string_view digits = line.substr(first + kBegunFirst.size());
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), beginning.first_number);
+  if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return beginning;
 }
 }  // namespace
 
-std::vector<UniqueId> read_beginnings(const Store& store, const std::string& job) {
+std::vector<JobBeginning> read_beginnings(const Store& store, const std::string& job) {
   const Result<ByteVector> read = store.backend().read_record(begun_path(store, job), kBegunBytesMax);
   if (!read.ok()) return {};
   std::string_view text = as_text(*read);
   if (!text.starts_with(kBegunFirstLine)) return {};
   text.remove_prefix(kBegunFirstLine.size());
-  std::vector<UniqueId> runs;
+  std::vector<JobBeginning> beginnings;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos || !text.starts_with(kBegunLine)) return {};
-    const Result<UniqueId> run = UniqueId::parse(text.substr(kBegunLine.size(), end - kBegunLine.size()));
-    if (!run.ok()) return {};
-    runs.push_back(*run);
+    if (end == std::string_view::npos) return {};
+    const std::optional<JobBeginning> beginning = parse_beginning(text.substr(0, end));
+    if (!beginning) return {};
+    beginnings.push_back(*beginning);
     text.remove_prefix(end + 1);
   }
-  return runs;
+  return beginnings;
 }
 
-Status write_beginnings(const Store& store, const std::string& job, const std::vector<UniqueId>& runs) {
-  VARVE_TRY(make_folder_durably(store.backend(), runs_path(store)));
+Status write_beginnings(const Store& store, const std::string& job, const std::vector<JobBeginning>& beginnings) {
+  VARVE_TRY(make_folder_durably(store.backend(), store.runs_path()));
   // The oldest have been replaced by what came after them, most likely.
-  const size_t kept = std::min(runs.size(), kBegunRunsMax);
-  const std::string text = text_of({runs.end() - static_cast<ptrdiff_t>(kept), runs.end()});
+  const size_t kept = std::min(beginnings.size(), kBegunRunsMax);
+  const std::string text = text_of(std::span(beginnings).last(kept));
   return store.backend().records().replace(begun_path(store, job), as_bytes(text));
 }
 

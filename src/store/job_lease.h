@@ -105,11 +105,17 @@ class JobLease {
 Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const std::string& job,
                                                        const std::vector<UniqueId>& ended);
 
-/// In a node's own store: the runs with which a job has begun there, or begun anew behind parts of sets that never were
-/// whole (FORMAT.md, "Where a job has begun"). What cannot be read counts as none.
-std::vector<UniqueId> read_beginnings(const Store& store, const std::string& job);
+/// That a job has begun with a run.
+struct JobBeginning {
+  UniqueId run;
+  uint64_t first_number = 1;  ///< SetRecord::number of the first set that it makes
+  bool operator==(const JobBeginning&) const = default;
+};
+/// In a node's own store: how a job has begun there, or begun anew behind parts of sets that never were whole
+/// (FORMAT.md, "Where a job has begun"). What cannot be read counts as none.
+std::vector<JobBeginning> read_beginnings(const Store& store, const std::string& job);
 /// Durable when it returns, in the place of what was there.
-Status write_beginnings(const Store& store, const std::string& job, const std::vector<UniqueId>& runs);
+Status write_beginnings(const Store& store, const std::string& job, const std::vector<JobBeginning>& beginnings);
 
 /// For a run that has no lease, as it could not take it: busy if another run that lives has it. OK if that cannot be
 /// told, and if it is that of a run which is dead.

@@ -138,17 +138,21 @@ TEST_F(ALeaseOfAJob, OfADeadRunIsNoTakeoverFromARunThatCouldNotTakeIt) {
 }
 
 TEST_F(ALeaseOfAJob, ANoteOfWhereAJobHasBegunIsWholeOrNone) {
-  const std::vector<UniqueId> runs{UniqueId::random().value(), UniqueId::random().value()};
+  const std::vector<JobBeginning> runs{{UniqueId::random().value()}, {UniqueId::random().value(), 117'708'614'154'802}};
   EXPECT_TRUE(read_beginnings(*store, "job").empty());
   ASSERT_TRUE(write_beginnings(*store, "job", {runs[0]}).ok());
   ASSERT_TRUE(write_beginnings(*store, "job", runs).ok());
   EXPECT_EQ(read_beginnings(*store, "job"), runs);
   EXPECT_TRUE(read_beginnings(*store, "other").empty());
-  ASSERT_TRUE(write_beginnings(*store, "job", std::vector<UniqueId>(150, runs[0])).ok());
+  ASSERT_TRUE(write_beginnings(*store, "job", std::vector<JobBeginning>(100 + 50, runs[1])).ok());
   EXPECT_EQ(read_beginnings(*store, "job").size(), 100u);
-  const std::string line = "run " + runs[0].hex() + "\n";
-  for (const std::string& text : {std::string(), "varve begun 2\n" + line, "varve begun 1\n" + line + "run 12\n",
-                                  "varve begun 1\n" + line.substr(0, line.size() - 1)}) {
+  const std::string line = "run " + runs[0].run.hex() + "\n", start = line.substr(0, line.size() - 1);
+  ASSERT_TRUE(write_file_durably(fs, "/s/runs/job.begun", as_bytes("varve begun 1\n" + line)).ok());
+  EXPECT_EQ(read_beginnings(*store, "job"), std::vector<JobBeginning>{runs[0]}) << "as earlier versions wrote it";
+  for (const std::string& text :
+       {std::string(), "varve begun 2\n" + line, "varve begun 1\n" + line + "run 12\n", "varve begun 1\n" + start,
+        "varve begun 1\n" + start + " first\n", "varve begun 1\n" + start + " first x\n",
+        "varve begun 1\n" + start + " first 1 2\n", "varve begun 1\n" + start + " second 1\n"}) {
     ASSERT_TRUE(write_file_durably(fs, "/s/runs/job.begun", as_bytes(text)).ok());
     EXPECT_TRUE(read_beginnings(*store, "job").empty()) << text;
   }

@@ -261,6 +261,10 @@ TEST_F(AnElasticRestartOverNodes, GoesFromTheStoresOfAnyNodesToAnyOthers) {
 
 TEST_F(AnElasticRestartOverNodes, DoesNotTakeAnOlderSetOfTheSameStepForTheOneOfWhichSomeNodesHaveTheirParts) {
   // Three ranks on one node make steps 1 to 3; four on two nodes go back to 1, and make 2 and 3 anew.
+  const std::string other = place.folder / "other", own = local;
+  local = other, levels = "local:" + local;
+  save({3, 1}, 1, 3);
+  local = own, levels = "local:" + local;
   save({3, 1}, 1, 3);
   const Shape wide{4, 2};
   run(wide, [&](RunSession& session, State& state) {
@@ -274,11 +278,6 @@ TEST_F(AnElasticRestartOverNodes, DoesNotTakeAnOlderSetOfTheSameStepForTheOneOfW
     Cluster::finish(session);
   });
   // As if node a had not come to replace its set 3: it has that of the first course.
-  const std::string other = place.folder / "other";
-  const std::string own = local;
-  local = other, levels = "local:" + local;
-  save({3, 1}, 1, 3);
-  local = own, levels = "local:" + local;
   const auto first = Store::open(posix_file_system(), other + "/node-a").value();
   const auto second = Store::open(posix_file_system(), node_path('a')).value();
   ASSERT_TRUE(Catalog(*second).remove({"job", 3}).ok());

@@ -433,6 +433,82 @@ TEST_P(ASessionWithLevels, KeepsWhatItHasGoneBackToUntilANewerSetIsWhole) {
   }
 }
 
+/// Goes on from `step` to `last`, each in the nearest store, and is killed.
+void go_on_and_be_killed(const Cluster& cluster, const std::string& levels, uint64_t step, uint64_t last) {
+  run_and_kill([&] {
+    std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+    cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      ASSERT_EQ(session.restart().value(), step);
+      Cluster::go(session, model, step + 1, last);
+      all.arrive_and_wait();
+      if (rank == 0 && !testing::Test::HasFailure()) ::kill(::getpid(), SIGKILL);
+      all.arrive_and_wait();
+    });
+  });
+}
+
+TEST(AJobThatMovesToOtherNodes, GoesOnFromWhatWasMadeLastWhereverItComesBackTo) {
+  Cluster cluster;
+  cluster.nodes = {"a", "b"};
+  const std::string levels = "local:" + cluster.local + " keep=9; " + cluster.far + " every=100";
+  cluster.run_to(levels, 5);
+  go_on_and_be_killed(cluster, levels, 5, 9);
+  cluster.nodes = {"c", "d"};
+  cluster.restart_from(levels, 5, 7);
+  EXPECT_EQ(steps_at(cluster.far), (Steps{5, 7}));
+  // There the steps 8 and 9 are left of the run that was killed.
+  cluster.nodes = {"a", "b"};
+  cluster.restart_from(levels, 7, 8);
+  EXPECT_EQ(steps_at(cluster.far), (Steps{5, 7, 8}));
+  cluster.nodes = {"c", "d"};
+  cluster.restart_from(levels, 8, 9);
+  cluster.nodes = {"a", "b"};
+  cluster.restart_from(levels, 9, 10);
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  expect_whole(cluster.far);
+}
+
+TEST(ARunWithLevels, IsNotTakenBackByALevelThatWasLeftOutMeanwhile) {
+  Cluster cluster;
+  const std::string near = cluster.place.folder / "near", other = cluster.place.folder / "other";
+  cluster.run_to(near + "; " + cluster.far, 5);
+  // The nearest is lost, and the other does not answer: the user begins anew.
+  cluster.run_to(other, 2);
+  const std::string both = other + "; " + cluster.far;
+  cluster.restart_from(both, 2, 4);
+  cluster.restart_from(both, 4, 6);
+  EXPECT_EQ(steps_at(other), (Steps{1, 2, 3, 4, 5, 6}));
+  cluster.restart_from(cluster.far, 6, 7);
+}
+
+TEST(ARunWithLevels, RefusesTwoThatAreTheSameFolder) {
+  Cluster cluster;
+  std::filesystem::create_directory(cluster.far);
+  const std::string link = cluster.place.folder / "link", indirect = cluster.place.folder / "./far";
+  std::filesystem::create_directory_symlink(cluster.far, link);
+  for (const std::string& same : {link, indirect, "dir:" + indirect}) {
+    run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      const Status refused =
+          cluster.open(rank, std::move(ranks), cluster.far + " keep=5; " + same + " keep=1").status();
+      EXPECT_EQ(refused.code(), StatusCode::invalid_argument) << refused.to_string();
+      EXPECT_TRUE(says(refused.to_string(), "are the same folder")) << refused.to_string();
+    });
+  }
+  EXPECT_TRUE(steps_at(cluster.far).empty());
+}
+
+TEST(ARunWithLevels, SaysThatRedundancyWhichItDoesNotNameMayRebuildWhatIsLost) {
+  Cluster cluster;
+  const std::string local = "local:" + cluster.local;
+  cluster.run_to(local + "; partner", 3);
+  std::filesystem::remove_all(cluster.node_path("b"));
+  const Status failed = cluster.restart_status(local);
+  EXPECT_EQ(failed.code(), StatusCode::corrupt);
+  EXPECT_TRUE(says(failed.to_string(), "nodes have redundancy of the job")) << failed.to_string();
+  EXPECT_TRUE(says(failed.to_string(), "name it behind local")) << failed.to_string();
+  cluster.restart_from(local + "; partner", 3, 4);
+}
+
 TEST(ASessionWithNodeStores, LeavesInMemoryWhatNotAllNodesCouldSave) {
   Cluster cluster;
   const std::string levels = "memory; local:" + cluster.local + " every=4";

@@ -94,6 +94,27 @@ TEST_F(TwoRuns, OfAJobAreOneTooMany) {
   EXPECT_TRUE(Session::open(elsewhere()).ok());
 }
 
+TEST_F(TwoRuns, OfAJobAreOneTooManyAlsoWhereTheirNearestStoresDiffer) {
+  const std::string nearer = place.folder / "nearer";
+  auto first = Session::open(place.options());
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  SessionOptions with_nearer = elsewhere();
+  with_nearer.store.reset();
+  with_nearer.levels = nearer + "; " + place.store;
+  const Status refused = Session::open(with_nearer).status();
+  EXPECT_EQ(refused.code(), StatusCode::busy);
+  EXPECT_NE(refused.to_string().find("process " + std::to_string(::getpid())), std::string::npos)
+      << refused.to_string();
+  EXPECT_FALSE(std::filesystem::exists(nearer + "/runs/job.lease"));
+  EXPECT_TRUE(is_leased());
+  ASSERT_TRUE(first->finish().ok());
+  auto second = Session::open(with_nearer);
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_TRUE(std::filesystem::exists(nearer + "/runs/job.lease"));
+  EXPECT_FALSE(is_leased()) << "only a look";
+  EXPECT_TRUE(second->finish().ok());
+}
+
 TEST_F(TwoRuns, AreOneAfterTheSecondHasTakenTheJobOver) {
   RunOfTwo first, second;
   ASSERT_TRUE(begin(first, place.options()));

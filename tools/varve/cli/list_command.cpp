@@ -72,14 +72,21 @@ class ListCommand final : public Command {
     using enum Table::Align;
     const bool any_said = std::any_of(records.begin(), records.end(),
                                       [&](const SetRecord& record) { return !words_of(said_of(record.name)).empty(); });
-    std::vector<Table::Column> columns{{"set"},          {"number", right}, {"saved"},
+    std::vector<Table::Column> columns{{"set"},          {"made", right},   {"saved"},
                                        {"files", right}, {"ranks", right},  {"size", right},
                                        {"new", right},   {"stored", right}, {"ratio", right}};
+    std::map<std::string, std::set<uint64_t>> numbers;
+    for (const SetRecord& record : records) numbers[record.name.job].insert(record.number);
+    // Runs leave out many numbers.
+    const auto place_of = [&numbers](const SetRecord& record) {
+      const std::set<uint64_t>& of_job = numbers.at(record.name.job);
+      return std::distance(of_job.upper_bound(0), of_job.upper_bound(record.number));
+    };
     if (any_said) columns.push_back({"tags"});
     Table table(columns);
     for (const SetRecord& record : records) {
       std::vector<std::string> row{quote_name(record.name.to_string()),
-                                   record.number == 0 ? "-" : std::to_string(record.number),
+                                   record.number == 0 ? "-" : std::to_string(place_of(record)),
                                    format_time(record.created_s),
                                    std::to_string(record.file_count),
                                    std::to_string(record.rank_count),

@@ -137,8 +137,7 @@ class ShowCommand final : public Command {
     const SetRecord& record = details.record;
     std::set<ArenaId> arenas;
     for (const GroupRecord& group : record.groups) arenas.insert(group.hint);
-    const std::string number = record.number == 0 ? "" : fmt::format("number {} of its job, ", record.number);
-    session.print(fmt::format("{}: {}{}, {}, {}, saved {}\n", quote_name(record.name.to_string()), number,
+    session.print(fmt::format("{}: {}, {}, {}, saved {}\n", quote_name(record.name.to_string()),
                               format_count(record.file_count, "file", "files"),
                               format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
                               format_time(record.created_s)));
