@@ -72,7 +72,7 @@ ByteVector KeptEncoders::learned() const {
   ByteWriter w(learned);
   write_part(w, [this](ByteWriter& part) { found_->write_learned(part); });
   const MutexLock lock(mutex_);
-  const auto is_of_set = [this](const auto& each) { return each.second.set == set_; };
+  const auto is_of_set = [now = set_](const auto& each) { return each.second.set == now; };
   w.varint(static_cast<uint64_t>(std::count_if(encoders_.begin(), encoders_.end(), is_of_set)));
   for (const auto& each : encoders_) {
     if (!is_of_set(each)) continue;

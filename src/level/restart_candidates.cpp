@@ -331,8 +331,11 @@ Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& 
 
 Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
   LevelWorld& world = levels.world();
-  // What a rank completes is seen by all who list later.
-  for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);
+  // What a rank completes is seen by all who list later. What nodes have in parts was made sets of, if it is whole
+  // (complete_left_parts()); of what is not, no node is to have a share that seems to be owed to other levels.
+  for (const StoreLevel* const level : levels.stores()) {
+    if (!level->spec().is_of_node()) complete_leftovers(level->access(), world);
+  }
   std::vector<MemoryStep> snapshots;
   std::vector<StoreSteps> sets;
   // This is also the barrier that the line above needs.
