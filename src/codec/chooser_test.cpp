@@ -10,6 +10,7 @@
 #include "codec/candidates.h"
 #include "codec/found_numbers.h"
 #include "codec/kept_encoders.h"
+#include "codec/learned.h"
 #include "codec/numbers.h"
 #include "codec/test_packs.h"
 
@@ -375,6 +376,23 @@ TEST(Chooser, WhatWasLearnedIsReadInNoOtherForm) {
   ByteVector longer = learned;
   longer.push_back(std::byte{0});
   EXPECT_FALSE(KeptEncoders().learn(longer).ok());
+}
+
+TEST(Chooser, WhatNoTrialChoosesIsNotLearned) {
+  for (const char* chain : {"sections", "lorenzo+sections+zstd:1", "inflate+zstd", "blosc", "rotate:3+zstd"}) {
+    ByteVector said;
+    ByteWriter w(said);
+    w.text(chain);
+    w.u8(0);
+    w.u8(0);
+    ByteReader reader(said);
+    EXPECT_FALSE(read_candidate(reader).ok()) << chain;
+  }
+  ByteVector said;
+  ByteWriter w(said);
+  write_candidate(w, {*CodecChain::parse("lorenzo+shuffle+zstd:1")});
+  ByteReader reader(said);
+  EXPECT_EQ(read_candidate(reader)->chain.name(), "lorenzo+shuffle+zstd:1");
 }
 
 TEST(Chooser, BytesOfFewValuesTakeLessThanByMatchesAlone) {

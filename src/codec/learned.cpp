@@ -1,5 +1,6 @@
 #include "codec/learned.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "codec/numbers.h"
@@ -10,6 +11,18 @@ namespace {
 /// More is no guess of ours: what these limits give stays far within 64 bits.
 constexpr uint64_t kRecordReadMax = 1024, kExtentReadMax = uint64_t{1} << 28;
 constexpr uint64_t kDimensionsMax = 3;
+
+/// Whether trials choose chains with this stage. What makes several chains one, or makes again what was opened, is put
+/// around what they choose, and checked there; what rotates comes before it.
+bool is_chosen_by_trials(const CodecChain::Stage& stage) {
+  switch (stage.codec->number()) {
+    case CodecNumber::sections:
+    case CodecNumber::inflate:
+    case CodecNumber::blosc:
+    case CodecNumber::rotate: return false;
+    default: return true;
+  }
+}
 }  // namespace
 
 void write_type(ByteWriter& w, const ElementType& type) { w.text(type.name()); }
@@ -70,9 +83,11 @@ Result<Candidate> read_candidate(ByteReader& reader) {
   Candidate candidate;
   VARVE_ASSIGN(const std::string_view chain, reader.text());
   VARVE_ASSIGN(candidate.chain, CodecChain::parse(chain));
+  const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
+  if (!std::all_of(stages.begin(), stages.end(), is_chosen_by_trials))
+    return Status::corrupt("a chain that no trial chooses", std::string(chain));
   // A stage more may come before them (encode_candidate()).
-  if (candidate.chain.stages().size() >= kChainStagesMax)
-    return Status::corrupt("a chain is too long", std::string(chain));
+  if (stages.size() >= kChainStagesMax) return Status::corrupt("a chain is too long", std::string(chain));
   VARVE_ASSIGN(const unsigned straight, read_at_most(reader, 1));
   candidate.straight = straight == 1;
   VARVE_ASSIGN(const unsigned has_guess, read_at_most(reader, 1));

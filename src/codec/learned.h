@@ -3,7 +3,7 @@
 #include "codec/candidates.h"
 
 // What encoders have learned, written down for those of another process. Whoever reads it must not trust it: all that
-// it can do is make packs larger.
+// it can do is make packs larger, and a save slower.
 
 namespace varve {
 

@@ -179,12 +179,14 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
   if (options.encoders != nullptr || options.codec.kind != CodecPolicy::Kind::automatic)
     return save_groups(store, sources, name, options, progress, publish);
   KeptEncoders encoders;
-  if (const ByteVector learned = read_learned(store, name.job); !learned.empty())
-    encoders.learn(learned).ignore("what suits the job is found out anew");
+  const ByteVector learned = read_learned(store, name.job);
+  if (!learned.empty()) encoders.learn(learned).ignore("what suits the job is found out anew");
   SaveOptions with_encoders = options;
   with_encoders.encoders = &encoders;
   VARVE_ASSIGN(SaveReport report, save_groups(store, sources, name, with_encoders, progress, publish));
-  if (report.record.new_bytes >= kLearnedFromBytesMin) write_learned(store, name.job, encoders.learned());
+  // What was taken over counts how many sets it has served.
+  if (!learned.empty() || report.record.new_bytes >= kLearnedFromBytesMin)
+    write_learned(store, name.job, encoders.learned());
   return report;
 }
 

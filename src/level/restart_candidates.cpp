@@ -243,7 +243,9 @@ Status learn_earlier_sets(const Levels& levels) {
     if (told[i + 1] != 0) levels.stores()[i]->note_unasked();
   }
   std::vector<LevelSpec> specs;
-  for (const auto& level : levels.all()) specs.push_back(level->spec());
+  for (const auto& level : levels.all()) {
+    if (level.get() != &levels.nearest()) specs.push_back(level->spec());
+  }
   std::vector<uint64_t> first = {world.ranks.rank() == 0 ? number_by_time(told[0], specs, calendar_time()) : 0};
   VARVE_TRY(world.ranks.all_max(first));
   world.first_number = first[0];

@@ -29,7 +29,8 @@ Status RunLease::check_untaken(const Store& store) const {
   JobLease::Terms terms = this->terms();
   VARVE_ASSIGN(terms.run, UniqueId::random());
   const Status taken = JobLease::acquire(store, std::move(terms), world_.clock).status();
-  return taken.code() == StatusCode::busy ? taken : Status();
+  // A server without room is busy, too.
+  return taken.remedy() == Remedy::take_job_over ? taken : Status();
 }
 
 JobLease::Terms RunLease::terms() const {

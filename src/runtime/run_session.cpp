@@ -12,6 +12,7 @@
 #include "comm/ending_ranks.h"
 #include "core/guarded.h"
 #include "core/process.h"
+#include "level/left_parts.h"
 #include "level/memory_level.h"
 #include "level/restart_points.h"
 #include "runtime/live_file.h"
@@ -267,6 +268,7 @@ Result<std::vector<RestartPoint>> RunSession::restart_points() {
   const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   VARVE_TRY(look_at_levels());
   left_.add_own({});
+  if (!has_chosen_) VARVE_TRY(complete_left_parts(levels_));
   Result<std::vector<RestartPoint>> points = list_restart_points(levels_);
   levels_.close_idle();
   return points;
@@ -276,6 +278,7 @@ Result<std::vector<SavedVariable>> RunSession::saved_variables(uint64_t step) {
   const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   VARVE_TRY(look_at_levels());
   left_.add_own({});
+  if (!has_chosen_) VARVE_TRY(complete_left_parts(levels_));
   Result<std::vector<SavedVariable>> variables = list_saved_variables(levels_, step);
   levels_.drop_caches();
   levels_.close_idle();
@@ -347,6 +350,8 @@ Status RunSession::turn_back(const std::optional<CheckpointId>& kept) {
 /// else it leaves.
 void RunSession::note_course(const UniqueId& made_as, const RunRestart& restart) {
   if (!restart.begins_anew) sets_.go_on_behind(restart.next_number);
+  // What was there to choose from was seen.
+  world_.unseen_from = std::max(world_.unseen_from, restart.next_number);
   world_.first_number = sets_.next_number();
   copies_.reset();
   if (restart.in_memory_alone) {

@@ -22,11 +22,10 @@ Status replace(const Store& store, const std::string& job, ByteSpan contents) {
   Backend& backend = store.backend();
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   const std::string draft = join_path(store.runs_path(), id.hex() + ".tmp");
-  Status replaced = backend.make_folder(store.runs_path());
-  if (replaced.ok()) {
-    VARVE_ASSIGN(const std::unique_ptr<HeldRecord> record, backend.records().hold(draft, contents));
-    replaced = record->become(learned_path(store, job), IfExists::replace);
-  }
+  VARVE_TRY(backend.make_folder(store.runs_path()));
+  const Result<std::unique_ptr<HeldRecord>> record = backend.records().hold(draft, contents);
+  const Status replaced =
+      record.ok() ? (*record)->become(learned_path(store, job), IfExists::replace) : record.status();
   if (!replaced.ok()) backend.remove_if_there(draft).ignore("a prune removes old drafts");
   return replaced;
 }
@@ -45,7 +44,9 @@ ByteVector read_learned(const Store& store, const std::string& job) {
 }
 
 void write_learned(const Store& store, const std::string& job, ByteSpan learned) {
-  if (!is_near(store) || learned.empty()) return;
+  if (!is_near(store)) return;
+  if (learned.empty())
+    return store.backend().remove_if_there(learned_path(store, job)).ignore("it serves somewhat longer");
   ByteVector contents;
   ByteWriter w(contents);
   w.bytes(as_bytes(kMagic));

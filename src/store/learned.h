@@ -13,7 +13,7 @@ namespace varve {
 /// Empty: there is none, or none that can be read. The contents are the writer's (codec/kept_encoders.h), and not
 /// trusted.
 ByteVector read_learned(const Store& store, const std::string& job);
-/// Takes the place of what was there. Does nothing where it cannot.
+/// Takes the place of what was there; empty: there is none any more. Does nothing where it cannot.
 void write_learned(const Store& store, const std::string& job, ByteSpan learned);
 
 }  // namespace varve

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/text.h"
