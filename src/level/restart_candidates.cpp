@@ -372,14 +372,15 @@ Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& w
       const Result<SetRecord> record = Catalog(*own.opened()).read({world.job, sets[i].step});
       there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
       if (record.ok()) oldest = std::min(oldest, record->number);
-      const auto began_with = [&](const UniqueId& run) {
+      for (const UniqueId& run : {sets[i].made_by, record.ok() ? record->run : sets[i].made_by}) {
         const auto begun = std::find_if(own.beginnings().begin(), own.beginnings().end(),
-                                        [&](const JobBeginning& one) { return one.run == run; });
-        if (begun == own.beginnings().end()) return false;
-        first = std::min(first, begun->first_number);
-        return true;
-      };
-      if (!began_with(sets[i].made_by) || (record.ok() && !began_with(record->run))) there.back() = 0;
+                                        [&run](const JobBeginning& one) { return one.run == run; });
+        if (begun != own.beginnings().end()) {
+          first = std::min(first, begun->first_number);
+        } else {
+          there.back() = 0;
+        }
+      }
     }
   }
   there.insert(there.end(), {oldest, first});
